@@ -1,0 +1,36 @@
+# Two commands matter: `make course` builds everything and grades a sample class; `make test` runs every test.
+VENV   := .venv
+PYTHON ?= python3
+RUN    := $(VENV)/bin/python -m
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help course book notebooks test test-fast grade serve sharpness lint lock clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet -r requirements.lock
+	$(VENV)/bin/pip install --quiet --no-deps --editable .
+	@touch $@
+
+course: notebooks book grade ## notebooks, site, a graded sample class with feedback, and where to look
+
+notebooks: $(READY) ## generate the student and solution notebooks
+	$(RUN) autograder.cli notebooks
+
+test: $(READY) ## every test
+	$(RUN) pytest -n 2
+
+test-fast: $(READY) ## the fast tests
+	$(RUN) pytest -m "not slow and not browser"
+
+lint: $(READY) ## style of the code, of the notebooks and of the text
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(VENV)/bin/codespell
+
+clean: ## remove everything that was made, but not .venv
+	rm -rf _build

@@ -1,0 +1,43 @@
+"""The command ``autograder``. Exit codes: 0 pass, 1 did not pass, 2 wrong use."""
+
+import argparse
+import sys
+from importlib import import_module
+
+from autograder import __version__
+
+COMMANDS = {
+    "check": "check the kernels of a notebook or a Python file on the visible cases",
+    "hint": "print the hints for a kernel",
+    "notebooks": "generate the student and solution notebooks from their sources, or find drift and leaks",
+    "update": "bring an old notebook to the installed release and keep every answer",
+    "grade": "grade submissions into nbgrader's gradebook",
+    "feedback": "write each student's feedback page",
+    "export": "write the marks as CSV",
+}
+
+
+class WrongUse(Exception):
+    """What was given, what was wanted and what to do, in one message; the command ends with exit code 2."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand and return its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(prog="autograder", description="Checks and grades the notebooks of the course.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        if name in argv[:1]:
+            import_module(f"autograder.commands.{name}").add_arguments(subparser)
+    arguments = parser.parse_args(argv)
+    try:
+        return import_module(f"autograder.commands.{arguments.command}").run(arguments)
+    except WrongUse as error:
+        print(f"autograder {arguments.command}: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

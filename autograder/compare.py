@@ -1,0 +1,92 @@
+"""Comparing what a kernel gave with what was asked, one named array at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+# Relative and absolute tolerance by the precision that the kernel computed in. tests/test_tolerances.py measures the
+# spread of the right variants and the smallest error of the known mistakes, and holds these well between the two.
+TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (1e-2, 2e-3)}
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """How one array differs: a sentence without any expected number, and where the values first differ."""
+
+    array: str
+    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient"
+    text: str
+    index: tuple[int, ...] | None = None
+
+
+def tolerance(dtype: np.dtype) -> tuple[float, float]:
+    """Relative and absolute tolerance for values computed in ``dtype``; integers and booleans must be equal."""
+    return TOLERANCES.get(np.dtype(dtype).name, (0.0, 0.0))
+
+
+def close(expected: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Where two arrays of one shape agree: within tolerance, or both NaN, or the same infinity."""
+    if expected.dtype.kind in "fc" and given.dtype.kind in "fc":
+        relative, absolute = tolerance(expected.dtype)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.isclose(given.astype(np.float64), expected.astype(np.float64), relative, absolute, equal_nan=True)
+    return given == expected
+
+
+def same(expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> bool:
+    """Whether two runs gave the same arrays, by name, shape, dtype and value."""
+    return expected.keys() == given.keys() and all(
+        expected[name].shape == given[name].shape
+        and expected[name].dtype == given[name].dtype
+        and bool(close(expected[name], given[name]).all())
+        for name in expected
+    )
+
+
+def first_mismatch(expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> Mismatch | None:
+    """The first array that differs, in the order in which the probe names them; None when all agree."""
+    for name, target in expected.items():
+        mismatch = _mismatch(name, target, given.get(name))
+        if mismatch:
+            return mismatch
+    return None
+
+
+def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismatch | None:
+    gradient_of = name.removeprefix("grad_") if name.startswith("grad_") else None
+    label = f"the gradient for `{gradient_of}`" if gradient_of else f"`{name}`"
+    if given is None:
+        if gradient_of:
+            text = f"No gradient reaches `{gradient_of}`. (`.detach()`, `.data`, `.item()` and NumPy cut it off.)"
+            return Mismatch(name, "gradient", text)
+        return Mismatch(name, "absent", f"{label} is missing from what the kernel returned.")
+    if given.shape != target.shape:
+        text = f"{label} should have shape {target.shape}; yours has shape {given.shape}."
+        return Mismatch(name, "shape", text)
+    if given.dtype != target.dtype:
+        return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")
+    wrong = ~close(target, given)
+    if not wrong.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = f"at index {list(index)}" if index else "(it is a single number)"
+    if name.endswith("_after"):
+        argument = name.removesuffix("_after")
+        text = f"The kernel changed its argument `{argument}`, first {at}. Work on a new array instead."
+        return Mismatch(name, "changed", text, index)
+    stray = wrong & ~np.isfinite(given) & np.isfinite(target)
+    if stray.any():
+        index = tuple(int(i) for i in np.argwhere(stray)[0])
+        what = "NaN" if np.isnan(given[index]) else "infinite"
+        at = f"first at index {list(index)}" if index else "as a single number"
+        text = f"{label} is {what} in {stray.sum()} of {stray.size} entries, {at}; it should be finite."
+        return Mismatch(name, "not finite", text, index)
+    text = (
+        f"{label} has the right shape {target.shape}, but {wrong.sum()} of {wrong.size} entries are wrong, first {at}"
+    )
+    if target.dtype.kind == "f":
+        with np.errstate(invalid="ignore", over="ignore"):
+            gap = np.abs(given.astype(np.float64) - target.astype(np.float64))[wrong]
+        text += f"; the largest error is {np.nanmax(gap):.2g}" if np.isfinite(gap).any() else ""
+    return Mismatch(name, "values", text + ".", index)

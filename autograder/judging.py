@@ -1,0 +1,233 @@
+"""The trusted side: draw cases, compare outcomes with the reference's, name mistakes, give points."""
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autograder import catalog
+from autograder.case import VISIBLE_SEED, Case, Draw
+from autograder.checking import Check, Mistake
+from autograder.compare import Mismatch, first_mismatch, same
+from autograder.probing import Fault, Outcome, run_probe
+from autograder.reading import placeholder_line
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one case found. ``target`` and ``given`` are there for pictures of visible cases only."""
+
+    aspect: str
+    title: str
+    passed: bool
+    text: str = ""
+    fault: Fault | None = None
+    mismatch: Mismatch | None = None
+    target: np.ndarray | None = None
+    given: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class AspectResult:
+    """One aspect: whether all of its cases passed, and the points that it earned out of those it can."""
+
+    title: str
+    passed: bool
+    score: int
+    points: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check says of a kernel. ``mistakes`` are the known ones that would give the very same arrays."""
+
+    kernel: str
+    passed: bool
+    score: int
+    points: int
+    hidden: bool
+    aspects: tuple[AspectResult, ...]
+    findings: tuple[Finding, ...]
+    mistakes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    ready_made: tuple[str, ...] = ()
+    is_reference: bool = False
+    printed: str = ""
+
+    @property
+    def mistake(self) -> str | None:
+        """The id of the known mistake that the kernel makes, or None."""
+        return self.mistakes[0] if self.mistakes else None
+
+
+def draw_cases(name: str, seed: int | None = None) -> list[tuple[str, Case]]:
+    """The cases of a kernel's check, each with its aspect's title: the visible ones, or the hidden ones of ``seed``."""
+    check = catalog.check_of(name)
+    hidden = seed is not None
+    watch = (*check.reproduces, f"{check.reference.__module__}.{name}")
+    drawn = []
+    for number, aspect in enumerate(check.aspects):
+        draw = Draw(*_seed(name, seed), number, hidden=hidden)
+        drawn += [(aspect.title, dataclasses.replace(case, watch=watch)) for case in aspect.cases(draw)]
+    return drawn
+
+
+def _seed(name: str, seed: int | None) -> tuple[int, int, int]:
+    if seed is not None and seed < 0:
+        raise ValueError(f"The seed is {seed}; it must be 0 or more.")
+    return (zlib.crc32(name.encode()), *((0, VISIBLE_SEED) if seed is None else (1, seed)))
+
+
+def evaluate(name: str, kernel: Callable, seed: int | None = None) -> Report:
+    """Check a kernel and say what was found. Pure: nothing is shown, kept or changed.
+
+    Parameters
+    ----------
+    name
+        The kernel's name in the course, such as ``"softmax"``.
+    kernel
+        The function or class to check.
+    seed
+        None for the visible cases; a number of 0 or more for hidden cases drawn from it.
+
+    Raises
+    ------
+    UnknownKernel
+        If the course has no kernel of that name; the message names the nearest ones.
+    TypeError
+        If ``kernel`` is not callable.
+    """
+    stem = catalog.stem_of(name)
+    if not callable(kernel):
+        raise TypeError(f"evaluate({name!r}, ...) needs the function itself; it was given {kernel!r}.")
+    drawn = draw_cases(name, seed)
+    return judge(name, drawn, [run_probe(stem, name, kernel, case) for _, case in drawn], hidden=seed is not None)
+
+
+def judge(name: str, drawn: Sequence[tuple[str, Case]], outcomes: Sequence[Outcome], *, hidden: bool) -> Report:
+    """Compare a kernel's outcomes on ``drawn`` with the reference's own; the outcomes are not trusted.
+
+    Raises
+    ------
+    ValueError
+        If there is not one outcome for each case, or no case at all: a check that compares nothing has not passed.
+    """
+    if not drawn or len(drawn) != len(outcomes):
+        raise ValueError(f"{name}: {len(outcomes)} outcomes for {len(drawn)} cases; each case needs one.")
+    check, stem = catalog.check_of(name), catalog.stem_of(name)
+    watched = {dotted for outcome in outcomes for dotted in outcome.watched}
+    own_name = f"{check.reference.__module__}.{name}"
+    ready_made = tuple(sorted(watched - {own_name}))
+    findings = tuple(
+        _finding(aspect, case, outcome, run_probe(stem, name, check.reference, case), hidden)
+        for (aspect, case), outcome in zip(drawn, outcomes, strict=True)
+    )
+    aspects = _aspect_results(check, findings, ready_made)
+    passed = all(aspect.passed for aspect in aspects) and not ready_made
+    mistakes = () if all(finding.passed for finding in findings) else _diagnose(check, stem, drawn, outcomes, findings)
+    return Report(
+        kernel=name,
+        passed=passed,
+        score=sum(aspect.score for aspect in aspects),
+        points=check.points,
+        hidden=hidden,
+        aspects=aspects,
+        findings=findings,
+        mistakes=tuple(mistake.id for mistake in mistakes),
+        advice=tuple(dict.fromkeys(mistake.hint for mistake in mistakes)),
+        ready_made=ready_made,
+        is_reference=own_name in watched,
+        printed="" if hidden else next((outcome.printed for outcome in outcomes if outcome.printed), ""),
+    )
+
+
+def not_run(name: str, fault: Fault) -> Report:
+    """The report of a kernel that could not be run at all: no points, and the reason."""
+    check = catalog.check_of(name)
+    return Report(
+        kernel=name,
+        passed=False,
+        score=0,
+        points=check.points,
+        hidden=True,
+        aspects=tuple(AspectResult(aspect.title, False, 0, aspect.points) for aspect in check.aspects),
+        findings=(Finding(check.aspects[0].title, "the kernel itself", False, fault.text, fault),),
+    )
+
+
+def _finding(aspect: str, case: Case, outcome: Outcome, target: Outcome, hidden: bool) -> Finding:
+    if target.fault:
+        raise AssertionError(f"The reference failed on {case.title!r}: {target.fault.details or target.fault.text}")
+    if outcome.fault:
+        return Finding(aspect, case.title, False, outcome.fault.text, outcome.fault)
+    mismatch = first_mismatch(target.arrays, outcome.arrays)
+    if mismatch is None:
+        return Finding(aspect, case.title, True)
+    shown = {} if hidden else {"target": target.arrays[mismatch.array], "given": outcome.arrays.get(mismatch.array)}
+    return Finding(aspect, case.title, False, mismatch.text, mismatch=mismatch, **shown)
+
+
+def _aspect_results(
+    check: Check, findings: Collection[Finding], ready_made: tuple[str, ...]
+) -> tuple[AspectResult, ...]:
+    passed = {
+        aspect.title: bool(own := [finding.passed for finding in findings if finding.aspect == aspect.title])
+        and all(own)
+        for aspect in check.aspects
+    }
+    earns = passed[check.aspects[0].title] and not ready_made
+    return tuple(
+        AspectResult(
+            aspect.title, passed[aspect.title], aspect.points if earns and passed[aspect.title] else 0, aspect.points
+        )
+        for aspect in check.aspects
+    )
+
+
+def _diagnose(
+    check: Check,
+    stem: str,
+    drawn: Sequence[tuple[str, Case]],
+    outcomes: Sequence[Outcome],
+    findings: Sequence[Finding],
+) -> list[Mistake]:
+    """The known mistakes that explain every case; failing that, those that explain the first wrong case."""
+
+    def explains(mistake: Mistake, number: int) -> bool:
+        return _alike(run_probe(stem, check.name, mistake.kernel, drawn[number][1]), outcomes[number])
+
+    first_wrong = next(number for number, finding in enumerate(findings) if not finding.passed)
+    suspects = [mistake for mistake in check.mistakes if explains(mistake, first_wrong)]
+    others = [number for number in range(len(drawn)) if number != first_wrong]
+    return [mistake for mistake in suspects if all(explains(mistake, number) for number in others)] or suspects
+
+
+def _alike(one: Outcome, other: Outcome) -> bool:
+    """Whether two runs look the same from outside: the same arrays, or a fault in the very same words."""
+    if one.fault and other.fault:
+        return (one.fault.kind, one.fault.text) == (other.fault.kind, other.fault.text)
+    return not one.fault and not other.fault and same(one.arrays, other.arrays)
+
+
+def explain(report: Report, source: str | None, passed: Mapping[str, bool]) -> Report:
+    """The report with advice that needs more than arrays: the student's source, and how the other kernels did.
+
+    Parameters
+    ----------
+    source
+        The cell or file that defines the kernel, or None where it is not known.
+    passed
+        Whether other kernels of the notebook passed, by name, as far as known.
+    """
+    advice = list(report.advice)
+    if source and not report.passed and (line := placeholder_line(source, report.kernel)):
+        advice.insert(0, f"Your answer is followed by the placeholder in line {line}: delete that line.")
+    if not report.passed:
+        broken = [name for name in catalog.check_of(report.kernel).uses if passed.get(name) is False]
+        advice += [
+            f"This kernel calls `{name}`, which does not pass its own check yet: mend that one first."
+            for name in broken
+        ]
+    return dataclasses.replace(report, advice=tuple(advice))

@@ -1,0 +1,243 @@
+"""The untrusted side: run a kernel on one case and return named arrays.
+
+Nothing here knows an answer. The same functions run with the student's kernel and with the reference.
+"""
+
+import contextlib
+import importlib
+import io
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autograder.case import Case
+from autograder.lazy import torch
+
+PRINT_LIMIT = 2_000
+TRACEBACK_LIMIT = 4_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a run gave no arrays. ``kind`` is one of ``KINDS``; the texts come from the student's side.
+
+    Parameters
+    ----------
+    kind
+        "raised", "unusable" (a return value that is not what the contract says), "missing", "stopped", "crashed".
+    text
+        One sentence for the student.
+    exception
+        Name of the exception's class where one was raised.
+    line
+        Line in the student's cell, counted from 1, where one is known.
+    details
+        The traceback.
+    """
+
+    KINDS = ("raised", "unusable", "missing", "stopped", "crashed")
+
+    kind: str
+    text: str
+    exception: str = ""
+    line: int | None = None
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of a kernel gave: named arrays, or the fault that kept them away."""
+
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    fault: Fault | None = None
+    watched: tuple[str, ...] = ()
+    printed: str = ""
+
+
+class Unusable(Exception):
+    """The kernel returned something that its contract does not allow; the message says what."""
+
+
+def run_probe(stem: str, name: str, kernel: Callable, case: Case) -> Outcome:
+    """Run the probe of the kernel ``name`` of chapter ``stem`` on one case; never raises for what the kernel does."""
+    probe = getattr(importlib.import_module(f"autograder.probes.{stem}"), name)
+    printed = io.StringIO()
+    arrays, fault = {}, None
+    with (
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        warnings.catch_warnings(),
+        _watching(case.watch) as watched,
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            arrays = probe(kernel, case)
+        except Unusable as error:
+            fault = Fault("unusable", str(error))
+        except Exception as error:
+            fault = _raised(kernel, error)
+    return Outcome(arrays, fault, tuple(sorted(watched)), printed.getvalue()[:PRINT_LIMIT])
+
+
+def _raised(kernel: Callable, error: Exception) -> Fault:
+    """A fault that names the exception and the line of the student's own code that it came through last."""
+    code = getattr(kernel, "__code__", None)
+    filename = code.co_filename if code else getattr(sys.modules.get(kernel.__module__), "__file__", None)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Fault(
+        "raised",
+        message[:PRINT_LIMIT],
+        type(error).__name__,
+        own[-1].lineno if own else None,
+        "".join(traceback.format_exception(error))[-TRACEBACK_LIMIT:],
+    )
+
+
+@contextlib.contextmanager
+def _watching(dotted_names: Sequence[str]):
+    """Collect which of the named functions, classes' ``forward`` included, are called in the block."""
+    seen: set[str] = set()
+    targets: dict[Any, str] = {}
+    for dotted in dotted_names:
+        if (target := _resolve(dotted)) is not None:
+            target = getattr(target, "forward", target)
+            targets[getattr(target, "__code__", target)] = dotted
+
+    def on_event(frame, event, argument):
+        if event == "call":
+            called = frame.f_code
+        elif event == "c_call":
+            called = argument
+        else:
+            return
+        try:
+            if called in targets:
+                seen.add(targets[called])
+        except TypeError:  # an unhashable callable is none of ours
+            pass
+
+    before = sys.getprofile()
+    sys.setprofile(on_event if targets else before)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+def _resolve(dotted: str) -> Any:
+    """The object behind a dotted name, or None where its module was never loaded."""
+    parts = dotted.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        if (found := sys.modules.get(".".join(parts[:cut]))) is not None:
+            for part in parts[cut:]:
+                found = getattr(found, part, None)
+            return found
+    return None
+
+
+def call_numpy(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str, np.ndarray]:
+    """Call a NumPy kernel once; its outputs by name, and ``NAME_after`` for each array that it was given."""
+    given = {name: _as_array(value, case) for name, value in case.inputs.items()}
+    results = _as_tuple(kernel(*given.values(), **case.options), outputs)
+    arrays = {name: _from_numpy(name, value) for name, value in zip(outputs, results, strict=True)}
+    return arrays | _after(given, np.ndarray, np.asarray)
+
+
+def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str, np.ndarray]:
+    """Call a PyTorch kernel once; outputs by name, ``NAME_after`` for each tensor given, ``grad_NAME`` where asked.
+
+    The gradient is that of the sum of all outputs, each entry weighted by a fixed number of its own.
+    """
+    given = {name: _as_tensor(value, case) for name, value in case.inputs.items()}
+    for name in case.gradient:
+        given[name].requires_grad_()
+    results = _as_tuple(kernel(*given.values(), **case.options), outputs)
+    arrays = {name: _from_torch(name, value) for name, value in zip(outputs, results, strict=True)}
+    arrays |= _after(given, torch.Tensor, lambda tensor: tensor.detach().numpy())
+    return arrays | gradients(
+        {name: value for name, value in zip(outputs, results, strict=True)},
+        {name: given[name] for name in case.gradient},
+    )
+
+
+def gradients(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """``grad_NAME`` for each input that a gradient reaches; an input that none reaches is left out."""
+    differentiable = [value for value in outputs.values() if value.requires_grad]
+    if not inputs or not differentiable:
+        return {}
+    loss = sum((value * cotangent(value)).sum() for value in differentiable)
+    found = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
+    return {
+        f"grad_{name}": gradient.numpy() for name, gradient in zip(inputs, found, strict=True) if gradient is not None
+    }
+
+
+def cotangent(value):
+    """Fixed weights in [-1, 1], different from entry to entry, of the shape and dtype of ``value``."""
+    return torch.cos(torch.arange(1, value.numel() + 1, dtype=torch.float64)).reshape(value.shape).to(value.dtype)
+
+
+def _as_array(value: Any, case: Case) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    array = value.astype(case.dtype) if value.dtype.kind == "f" else value.copy()
+    if case.strided and array.ndim:
+        spread = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        spread[..., ::2] = array
+        return spread[..., ::2]
+    return array
+
+
+def _as_tensor(value: Any, case: Case) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_tensor(item, case) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_tensor(item, case) for item in value]
+    array = _as_array(value, case)
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+
+
+def _after(given: Mapping[str, Any], kind: type, to_array: Callable) -> dict[str, np.ndarray]:
+    return {f"{name}_after": np.array(to_array(value)) for name, value in given.items() if isinstance(value, kind)}
+
+
+def _as_tuple(returned: Any, outputs: Sequence[str]) -> tuple:
+    if len(outputs) == 1:
+        return (returned,)
+    if not isinstance(returned, tuple | list) or len(returned) != len(outputs):
+        got = f"{len(returned)} values" if isinstance(returned, tuple | list) else describe(returned)
+        raise Unusable(f"The kernel should return {len(outputs)} values, {', '.join(outputs)}; it returned {got}.")
+    return tuple(returned)
+
+
+def _from_numpy(name: str, value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray | np.generic | float | int | bool) and np.asarray(value).dtype.kind in "fiub":
+        return np.array(value)
+    raise Unusable(f"`{name}` should be a NumPy array of numbers; the kernel returned {describe(value)}.")
+
+
+def _from_torch(name: str, value: Any) -> np.ndarray:
+    if not isinstance(value, torch.Tensor):
+        raise Unusable(f"`{name}` should be a torch.Tensor; the kernel returned {describe(value)}.")
+    try:
+        return np.array(value.detach().resolve_conj().resolve_neg().numpy())
+    except (TypeError, RuntimeError) as error:
+        raise Unusable(
+            f"`{name}` is a tensor of a kind that cannot be compared ({value.dtype}, {value.layout})."
+        ) from error
+
+
+def describe(value: Any) -> str:
+    """A value in a few words, for messages: its type, and the shape of an array or the length of a collection."""
+    if value is None:
+        return "None (is a `return` missing?)"
+    kind = type(value).__name__
+    if hasattr(value, "shape"):
+        return f"a {kind} of shape {tuple(value.shape)} and dtype {getattr(value, 'dtype', '?')}"
+    return f"a {kind} of length {len(value)}" if hasattr(value, "__len__") else f"a {kind}"

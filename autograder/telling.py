@@ -1,0 +1,147 @@
+"""Telling a person what a check found: as text that reads without colour, and as HTML with small pictures."""
+
+import html
+
+import numpy as np
+
+from autograder.judging import Finding, Report
+
+PICTURE_CELLS = 16  # rows and columns of a picture at the most
+CELL = 9  # pixels
+
+STYLE = """
+.ag{font:14px/1.5 system-ui,sans-serif;border-left:4px solid var(--ag);padding:.4em .9em;margin:.3em 0;color:inherit}
+.ag.pass{--ag:#1a7f37}.ag.part{--ag:#9a6700}.ag.fail{--ag:#cf222e}
+.ag h4{margin:0 0 .3em;font-size:1.05em}.ag ul{margin:.2em 0;padding-left:1.2em;list-style:none}.ag p{margin:.3em 0}
+.ag .why{margin-left:1.4em}.ag .advice{font-weight:600}.ag figure{display:inline-block;margin:.3em .8em .3em 1.4em}
+.ag figcaption{font-size:.85em}.ag code{font-size:.95em}
+"""
+
+
+def headline(report: Report) -> str:
+    """The verdict in one sentence."""
+    if report.is_reference and not report.hidden:
+        return f"{report.kernel}: this is the course's own kernel, compared with itself. Write yours in the cell above."
+    if report.ready_made:
+        names = ", ".join(f"`{name}`" for name in report.ready_made)
+        return (
+            f"{report.kernel}: this calls {names}, which does the whole work. The task is to write that work yourself."
+        )
+    kind = "hidden" if report.hidden else "visible"
+    if report.passed:
+        return f"{report.kernel}: all {kind} cases pass."
+    right = sum(aspect.passed for aspect in report.aspects)
+    return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({report.score} of {report.points} points)."
+
+
+def _first_wrong(report: Report, aspect: str) -> Finding | None:
+    return next((f for f in report.findings if f.aspect == aspect and not f.passed), None)
+
+
+def _why(report: Report, finding: Finding) -> str:
+    """What went wrong in one case; the title of a hidden case is not shown."""
+    if finding.fault and finding.fault.exception == "NotImplementedError":
+        return "Not written yet: the kernel raises NotImplementedError."
+    where = "" if report.hidden else f"Case: {finding.title}. "
+    if finding.fault and finding.fault.kind == "raised":
+        line = f" (line {finding.fault.line} of your cell)" if finding.fault.line else ""
+        return f"{where}Your kernel raised {finding.text}{line}."
+    return where + finding.text
+
+
+def as_text(report: Report) -> str:
+    """The report as plain text."""
+    lines = [headline(report)]
+    for aspect in report.aspects:
+        lines.append(f"  [{'ok' if aspect.passed else '--'}] {aspect.title} ({aspect.score} of {aspect.points})")
+    shown = set()
+    for aspect in report.aspects:
+        wrong = _first_wrong(report, aspect.title)
+        if wrong and (why := _why(report, wrong)) not in shown:
+            shown.add(why)
+            lines.append(f"  {aspect.title}: {why}")
+    if len(report.advice) > 1:
+        lines.append("  What you get is what each of these mistakes gives:")
+    lines += [f"  -> {advice}" for advice in report.advice]
+    if not report.passed and not report.hidden and not report.is_reference:
+        lines.append(f'  For the next hint: hint("{report.kernel}")')
+    return "\n".join(lines)
+
+
+def as_html(report: Report) -> str:
+    """The report as an HTML fragment with its own style, without scripts."""
+    state = "pass" if report.passed and not report.is_reference else "part" if report.score else "fail"
+    parts = [f"<style>{STYLE}</style><div class='ag {state}' role='status'><h4>{_inline(headline(report))}</h4><ul>"]
+    shown = set()
+    for aspect in report.aspects:
+        mark = "✓" if aspect.passed else "✗"
+        word = "right" if aspect.passed else "not yet"
+        parts.append(
+            f"<li><span aria-hidden='true'>{mark}</span> {_inline(aspect.title)}: {word} ({aspect.score} of {aspect.points})"
+        )
+        wrong = _first_wrong(report, aspect.title)
+        if wrong and (why := _why(report, wrong)) not in shown:
+            shown.add(why)
+            parts.append(f"<p class='why'>{_inline(why)}</p>{_pictures(wrong)}")
+        parts.append("</li>")
+    parts.append("</ul>")
+    if len(report.advice) > 1:
+        parts.append("<p>What you get is what each of these mistakes gives:</p>")
+    parts += [f"<p class='advice'>→ {_inline(advice)}</p>" for advice in report.advice]
+    if not report.passed and not report.hidden and not report.is_reference:
+        parts.append(f"<p>For the next hint: <code>hint(&quot;{html.escape(report.kernel)}&quot;)</code></p>")
+    return "".join(parts) + "</div>"
+
+
+def _inline(text: str) -> str:
+    """Escaped text, with `code` marked up."""
+    pieces = html.escape(text).split("`")
+    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def _pictures(finding: Finding) -> str:
+    """Target, yours and difference of the first two-dimensional slice that is wrong, as three small pictures."""
+    target, given = finding.target, finding.given
+    if (
+        target is None
+        or given is None
+        or target.shape != given.shape
+        or not target.size
+        or target.dtype.kind not in "fb"
+    ):
+        return ""
+    index = finding.mismatch.index or ()
+    cut = tuple(index[: max(target.ndim - 2, 0)])
+    one, two = (
+        np.atleast_2d(array[cut].astype(np.float64))[:PICTURE_CELLS, :PICTURE_CELLS] for array in (target, given)
+    )
+    place = f" at index {list(cut)}" if cut else ""
+    with np.errstate(invalid="ignore"):
+        panels = [("target", one), ("yours", two), ("difference", two - one)]
+    finite = np.abs(np.concatenate([one, two])[np.isfinite(np.concatenate([one, two]))])
+    scale = finite.max() if finite.size and finite.max() > 0 else 1.0
+    return "".join(
+        f"<figure>{_picture(values, scale, f'{title} of {finding.mismatch.array}{place}')}<figcaption>{title}</figcaption></figure>"
+        for title, values in panels
+    )
+
+
+def _picture(values: np.ndarray, scale: float, label: str) -> str:
+    rows, columns = values.shape
+    cells = "".join(
+        f"<rect x='{column * CELL}' y='{row * CELL}' width='{CELL}' height='{CELL}' fill='{_colour(values[row, column] / scale)}'/>"
+        for row in range(rows)
+        for column in range(columns)
+    )
+    width, height = columns * CELL, rows * CELL
+    return (
+        f"<svg role='img' aria-label='{html.escape(label, quote=True)}' width='{width}' height='{height}'>{cells}</svg>"
+    )
+
+
+def _colour(value: float) -> str:
+    """Blue for negative, white for zero, red for positive, black where the value is not finite."""
+    if not np.isfinite(value):
+        return "#000"
+    fade = round(255 * (1 - min(abs(value), 1.0)))
+    return f"rgb({fade},{fade},255)" if value < 0 else f"rgb(255,{fade},{fade})"
