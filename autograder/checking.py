@@ -72,7 +72,7 @@ class Check:
         return sum(aspect.points for aspect in self.aspects)
 
     def aspect(self, title: str, points: int) -> Callable[[Cases], Cases]:
-        """Decorate a function of a ``Draw`` that yields cases. The first aspect is the basic one: without it no points."""
+        """Decorate a function of a ``Draw`` that yields cases. Without the first aspect no other earns points."""
 
         def register(cases: Cases) -> Cases:
             self.aspects.append(Aspect(title, points, cases))

@@ -161,7 +161,7 @@ def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str
     arrays = {name: _from_torch(name, value) for name, value in zip(outputs, results, strict=True)}
     arrays |= _after(given, torch.Tensor, lambda tensor: tensor.detach().numpy())
     return arrays | gradients(
-        {name: value for name, value in zip(outputs, results, strict=True)},
+        dict(zip(outputs, results, strict=True)),
         {name: given[name] for name in case.gradient},
     )
 

@@ -31,7 +31,8 @@ def headline(report: Report) -> str:
     if report.passed:
         return f"{report.kernel}: all {kind} cases pass."
     right = sum(aspect.passed for aspect in report.aspects)
-    return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({report.score} of {report.points} points)."
+    points = f"{report.score} of {report.points} points"
+    return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({points})."
 
 
 def _first_wrong(report: Report, aspect: str) -> Finding | None:
@@ -76,9 +77,8 @@ def as_html(report: Report) -> str:
     for aspect in report.aspects:
         mark = "✓" if aspect.passed else "✗"
         word = "right" if aspect.passed else "not yet"
-        parts.append(
-            f"<li><span aria-hidden='true'>{mark}</span> {_inline(aspect.title)}: {word} ({aspect.score} of {aspect.points})"
-        )
+        points = f"{aspect.score} of {aspect.points}"
+        parts.append(f"<li><span aria-hidden='true'>{mark}</span> {_inline(aspect.title)}: {word} ({points})")
         wrong = _first_wrong(report, aspect.title)
         if wrong and (why := _why(report, wrong)) not in shown:
             shown.add(why)
@@ -102,41 +102,32 @@ def _inline(text: str) -> str:
 def _pictures(finding: Finding) -> str:
     """Target, yours and difference of the first two-dimensional slice that is wrong, as three small pictures."""
     target, given = finding.target, finding.given
-    if (
-        target is None
-        or given is None
-        or target.shape != given.shape
-        or not target.size
-        or target.dtype.kind not in "fb"
-    ):
+    if target is None or given is None or target.shape != given.shape or not target.size or target.dtype.kind != "f":
         return ""
-    index = finding.mismatch.index or ()
-    cut = tuple(index[: max(target.ndim - 2, 0)])
-    one, two = (
+    cut = (finding.mismatch.index or ())[: max(target.ndim - 2, 0)]
+    target, given = (
         np.atleast_2d(array[cut].astype(np.float64))[:PICTURE_CELLS, :PICTURE_CELLS] for array in (target, given)
     )
-    place = f" at index {list(cut)}" if cut else ""
     with np.errstate(invalid="ignore"):
-        panels = [("target", one), ("yours", two), ("difference", two - one)]
-    finite = np.abs(np.concatenate([one, two])[np.isfinite(np.concatenate([one, two]))])
-    scale = finite.max() if finite.size and finite.max() > 0 else 1.0
+        panels = {"target": target, "yours": given, "difference": given - target}
+    sizes = np.abs(np.concatenate([target, given]))
+    scale = sizes[np.isfinite(sizes)].max(initial=0.0) or 1.0
+    what = f"{finding.mismatch.array}[{', '.join(map(str, cut))}]" if cut else finding.mismatch.array
     return "".join(
-        f"<figure>{_picture(values, scale, f'{title} of {finding.mismatch.array}{place}')}<figcaption>{title}</figcaption></figure>"
-        for title, values in panels
+        f"<figure>{_picture(values / scale, f'{title}: {what}')}<figcaption>{title}</figcaption></figure>"
+        for title, values in panels.items()
     )
 
 
-def _picture(values: np.ndarray, scale: float, label: str) -> str:
-    rows, columns = values.shape
+def _picture(values: np.ndarray, label: str) -> str:
+    """A matrix of numbers from -1 to 1 as coloured squares."""
     cells = "".join(
-        f"<rect x='{column * CELL}' y='{row * CELL}' width='{CELL}' height='{CELL}' fill='{_colour(values[row, column] / scale)}'/>"
-        for row in range(rows)
-        for column in range(columns)
+        f"<rect x='{column * CELL}' y='{row * CELL}' width='{CELL}' height='{CELL}' fill='{_colour(value)}'/>"
+        for (row, column), value in np.ndenumerate(values)
     )
-    width, height = columns * CELL, rows * CELL
-    return (
-        f"<svg role='img' aria-label='{html.escape(label, quote=True)}' width='{width}' height='{height}'>{cells}</svg>"
-    )
+    height, width = (CELL * size for size in values.shape)
+    label = html.escape(label, quote=True)
+    return f"<svg role='img' aria-label='{label}' width='{width}' height='{height}'>{cells}</svg>"
 
 
 def _colour(value: float) -> str:

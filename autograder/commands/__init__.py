@@ -1,1 +1,4 @@
-"""The subcommands of ``autograder``: one module each, with ``add_arguments(parser)`` and ``run(arguments) -> exit code``."""
+"""The subcommands of ``autograder``.
+
+One module each, with ``add_arguments(parser)`` and ``run(arguments)``, which returns the exit code.
+"""

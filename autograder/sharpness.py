@@ -1,0 +1,71 @@
+"""How sharp the checks are: every known mistake rejected and named, every right variant accepted, over many seeds."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from autograder import catalog
+from autograder.checking import edited
+from autograder.judging import evaluate
+
+
+@dataclass
+class Sharpness:
+    """One kernel's row of the table; ``gaps`` says each thing that is not as it should be."""
+
+    kernel: str
+    mistakes: int = 0
+    rejected: int = 0
+    named: int = 0
+    only_hidden: int = 0
+    variants: int = 0
+    accepted: int = 0
+    gaps: list[str] = field(default_factory=list)
+
+
+def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sharpness:
+    """Run a check on its known mistakes and on right variants, on the visible cases and on hidden ones of each seed.
+
+    A mistake must be rejected and named by the visible cases, or, where only hidden cases can tell, by those of every
+    seed. A right variant, and a copy of the reference, must be accepted by the visible and by all hidden cases.
+    """
+    check = catalog.check_of(name)
+    row, seeds = Sharpness(name, mistakes=len(check.mistakes), variants=len(variants)), list(seeds)
+    for mistake in check.mistakes:
+        visible = evaluate(name, mistake.kernel)
+        hidden = [evaluate(name, mistake.kernel, seed) for seed in seeds]
+        telling = hidden if visible.passed else [visible, *hidden]
+        row.only_hidden += visible.passed
+        rejected = bool(telling) and not any(report.passed for report in telling)
+        named = rejected and all(mistake.id in report.mistakes for report in telling)
+        row.rejected += rejected
+        row.named += named
+        if not rejected:
+            row.gaps.append(f"{name}: the mistake {mistake.id} is accepted")
+        elif not named:
+            others = sorted({other for report in telling for other in report.mistakes})
+            row.gaps.append(f"{name}: the mistake {mistake.id} is rejected but not named (named: {others or 'none'})")
+    for variant in [*variants, edited(check.reference)]:
+        reports = [evaluate(name, variant), *(evaluate(name, variant, seed) for seed in seeds)]
+        wrong = next((report for report in reports if not report.passed), None)
+        if wrong is not None:
+            finding = next(finding for finding in wrong.findings if not finding.passed)
+            row.gaps.append(
+                f"{name}: the right variant {variant.__name__} is rejected ({finding.title}: {finding.text})"
+            )
+        elif variant in variants:
+            row.accepted += 1
+    return row
+
+
+def table(rows: Iterable[Sharpness]) -> str:
+    """The rows as text, a line a kernel."""
+    heads = ("kernel", "mistakes", "rejected", "named", "only hidden", "right variants", "accepted")
+    cells = [(r.kernel, r.mistakes, r.rejected, r.named, r.only_hidden, r.variants, r.accepted) for r in rows]
+    widths = [max(len(str(row[i])) for row in [heads, *cells]) for i in range(len(heads))]
+    return "\n".join(
+        "  ".join(
+            str(cell).ljust(width) if i == 0 else str(cell).rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in [heads, *cells]
+    )
