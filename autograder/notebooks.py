@@ -1,0 +1,123 @@
+"""The course's notebooks as data: reading them, telling their cells apart, finding the kernels that they define."""
+
+import ast
+import hashlib
+import re
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autograder import catalog
+
+ROOT = Path(__file__).parents[1]
+DEFINITION = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)
+BEGIN = re.compile(r"""^begin\(\s*["'](\w+)["']""", re.MULTILINE)
+CHECK = re.compile(r"""^check\(\s*["'](\w+)["']""", re.MULTILINE)
+
+Cell = Mapping[str, Any]
+
+
+def released_path(stem: str) -> Path:
+    """Where the student's notebook of a chapter lies: in the checkout, or where an installed package keeps it."""
+    checkout = ROOT / "exercises" / stem / f"{stem}.ipynb"
+    installed = Path(sysconfig.get_path("data"), "share", "attention-course", "exercises", f"{stem}.ipynb")
+    return installed if installed.exists() and not checkout.exists() else checkout
+
+
+def read_released(stem: str):
+    """The student's notebook of a chapter, as the installed release hands it out.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the chapter has no notebook; the message names the command that makes it.
+    """
+    import nbformat
+
+    path = released_path(stem)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist. To generate it:  autograder notebooks {stem}")
+    return nbformat.read(path, as_version=4)
+
+
+def cell_kind(cell: Cell) -> str:
+    """What a cell is for: "kernel", "check", "setup", "experiment" or "prose".
+
+    What stands in the cell decides, so that a notebook whose metadata was stripped is read the same; metadata
+    decide only where a kernel's or check's cell no longer holds what belongs there. A hand-written answer counts as
+    a kernel and a hand-written test as a check.
+    """
+    if cell["cell_type"] != "code":
+        return "prose"
+    if any(name in catalog.kernels() for name in defined_names(cell["source"])):
+        return "kernel"
+    if is_only_checks(cell["source"]):
+        return "check"
+    if "setup" in cell["metadata"].get("tags", ()) or BEGIN.search(cell["source"]):
+        return "setup"
+    nbgrader = cell["metadata"].get("nbgrader", {})
+    if nbgrader.get("solution"):
+        return "kernel"
+    return "check" if nbgrader.get("grade") else "experiment"
+
+
+def defined_names(source: str) -> list[str]:
+    """Names of the functions and classes that a cell defines at its top level, also where it does not parse."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return DEFINITION.findall(source)
+    names = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names
+
+
+def is_only_checks(source: str) -> bool:
+    """Whether a cell does nothing but call ``check``."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return bool(body) and all(
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id == "check"
+        for node in body
+    )
+
+
+def kernel_cells(notebook: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """The place of each cell that defines a kernel of the course, and the kernel's name, in order."""
+    for place, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            for name in defined_names(cell["source"]):
+                if name in catalog.kernels():
+                    yield place, name
+
+
+def kernel_sources(notebook: Mapping[str, Any]) -> dict[str, str]:
+    """The source of the last cell that defines each kernel, by the kernel's name."""
+    return {name: notebook["cells"][place]["source"] for place, name in kernel_cells(notebook)}
+
+
+def stem_of(notebook: Mapping[str, Any]) -> str | None:
+    """The chapter of a notebook: by its stamp, else its ``begin`` call, else the kernels that it defines."""
+    stamped = notebook["metadata"].get("autograder", {}).get("stem")
+    if stamped in set(catalog.kernels().values()):
+        return stamped
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code" and (match := BEGIN.search(cell["source"])):
+            return match[1]
+    stems = [catalog.stem_of(name) for name in kernel_sources(notebook)]
+    return max(stems, key=stems.count) if stems else None
+
+
+def digest(source: str) -> str:
+    """Eight letters that change when a cell's source does; the ids of released cells end in them."""
+    return hashlib.sha256(source.encode()).hexdigest()[:8]
