@@ -27,6 +27,9 @@ test: $(READY) ## every test
 test-fast: $(READY) ## the fast tests
 	$(RUN) pytest -m "not slow and not browser"
 
+sharpness: $(READY) ## known mistakes rejected and named, right variants accepted, over 50 seeds
+	$(RUN) tests.sharpness --seeds 50
+
 lint: $(READY) ## style of the code, of the notebooks and of the text
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .

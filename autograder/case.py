@@ -28,6 +28,8 @@ class Case:
         Hand over arrays that are not contiguous in memory (same values).
     gradient
         Names of the inputs whose gradient is asked for too.
+    count_work
+        Whether the largest tensor that the kernel makes is compared too (a PyTorch kernel only).
     probe
         Free settings for probes that do more than call the kernel once.
     watch
@@ -40,6 +42,7 @@ class Case:
     dtype: str = "float64"
     strided: bool = False
     gradient: tuple[str, ...] = ()
+    count_work: bool = False
     probe: Mapping[str, Any] = field(default_factory=dict)
     watch: tuple[str, ...] = ()
 

@@ -10,12 +10,16 @@ import numpy as np
 TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (1e-2, 2e-3)}
 
 
+# Counted work may differ between right kernels; more than this many times the reference's is too much.
+WORK, WORK_FACTOR = "work_", 3
+
+
 @dataclass(frozen=True)
 class Mismatch:
     """How one array differs: a sentence without any expected number, and where the values first differ."""
 
     array: str
-    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient"
+    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient", "work"
     text: str
     index: tuple[int, ...] | None = None
 
@@ -35,7 +39,10 @@ def close(expected: np.ndarray, given: np.ndarray) -> np.ndarray:
 
 
 def same(expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> bool:
-    """Whether two runs gave the same arrays, by name, shape, dtype and value."""
+    """Whether two runs gave the same arrays, by name, shape, dtype and value; how much work they did is left aside."""
+    expected, given = (
+        {name: array for name, array in arrays.items() if not name.startswith(WORK)} for arrays in (expected, given)
+    )
     return expected.keys() == given.keys() and all(
         expected[name].shape == given[name].shape
         and expected[name].dtype == given[name].dtype
@@ -64,6 +71,11 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
     if given.shape != target.shape:
         text = f"{label} should have shape {target.shape}; yours has shape {given.shape}."
         return Mismatch(name, "shape", text)
+    if name.startswith(WORK):
+        if given <= WORK_FACTOR * target:
+            return None
+        text = f"The largest tensor your kernel makes has {int(given):,} entries, over {WORK_FACTOR} times what it needs."
+        return Mismatch(name, "work", text)
     if given.dtype != target.dtype:
         return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")
     wrong = ~close(target, given)

@@ -86,9 +86,9 @@ def run_probe(stem: str, name: str, kernel: Callable, case: Case) -> Outcome:
 
 def _raised(kernel: Callable, error: Exception) -> Fault:
     """A fault that names the exception and the line of the student's own code that it came through last."""
-    code = getattr(kernel, "__code__", None)
-    filename = code.co_filename if code else getattr(sys.modules.get(kernel.__module__), "__file__", None)
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
+    code = getattr(getattr(kernel, "forward", kernel), "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if code and frame.filename == code.co_filename]
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Fault(
         "raised",
@@ -152,18 +152,35 @@ def call_numpy(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str
 def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """Call a PyTorch kernel once; outputs by name, ``NAME_after`` for each tensor given, ``grad_NAME`` where asked.
 
+    Where the case counts work, ``work_largest`` is the number of entries of the largest tensor that the kernel made.
     The gradient is that of the sum of all outputs, each entry weighted by a fixed number of its own.
     """
     given = {name: _as_tensor(value, case) for name, value in case.inputs.items()}
     for name in case.gradient:
         given[name].requires_grad_()
-    results = _as_tuple(kernel(*given.values(), **case.options), outputs)
-    arrays = {name: _from_torch(name, value) for name, value in zip(outputs, results, strict=True)}
+    with _counting(case.count_work) as counted:
+        returned = kernel(*given.values(), **case.options)
+    results = _as_tuple(returned, outputs)
+    arrays = {name: _from_torch(name, value) for name, value in zip(outputs, results, strict=True)} | counted
     arrays |= _after(given, torch.Tensor, lambda tensor: tensor.detach().numpy())
     return arrays | gradients(
         dict(zip(outputs, results, strict=True)),
         {name: given[name] for name in case.gradient},
     )
+
+
+@contextlib.contextmanager
+def _counting(wanted: bool):
+    """Yield a dict that holds ``work_largest`` once the block has ended, where that is wanted."""
+    counted: dict[str, np.ndarray] = {}
+    if not wanted:
+        yield counted
+        return
+    from autograder.work import Counter
+
+    with Counter() as counter:
+        yield counted
+    counted["work_largest"] = np.array(counter.work.largest)
 
 
 def gradients(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:

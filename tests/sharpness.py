@@ -1,7 +1,11 @@
 """How sharp the checks are: every known mistake rejected and named, every right variant accepted, over many seeds."""
 
+import argparse
+import runpy
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from autograder import catalog
 from autograder.checking import edited
@@ -69,3 +73,32 @@ def table(rows: Iterable[Sharpness]) -> str:
         )
         for row in [heads, *cells]
     )
+
+
+def right_variants() -> dict[str, list[Callable]]:
+    """Right kernels in other styles, by kernel name, from ``tests/variants/*.py``."""
+    found: dict[str, list[Callable]] = {}
+    for path in sorted((Path(__file__).parent / "variants").glob("*.py")):
+        found |= runpy.run_path(str(path))["VARIANTS"]
+    return found
+
+
+def main() -> int:
+    """Print the table for every kernel; the exit code is 1 where there is a gap."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50, help="hidden draws of each check (default: 50)")
+    parser.add_argument("kernels", nargs="*", help="kernels to measure (default: all)")
+    arguments = parser.parse_args()
+    variants = right_variants()
+    rows = []
+    for name in arguments.kernels or catalog.kernels():
+        rows.append(measure(name, variants.get(name, []), range(arguments.seeds)))
+        print(f"measured {name}", file=sys.stderr)
+    print(table(rows))
+    gaps = [gap for row in rows for gap in row.gaps]
+    print("\n".join(gaps) if gaps else f"No gap over the visible cases and {arguments.seeds} hidden draws of each.")
+    return 1 if gaps else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Every known mistake is rejected and named, every right variant accepted: 5 seeds here, 50 in `make sharpness`."""
+
+import pytest
+
+from autograder import catalog
+from autograder.checking import edited
+from autograder.judging import evaluate
+from tests.sharpness import measure, right_variants, table
+
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("name", catalog.kernels())
+def test_no_gap(name):
+    row = measure(name, right_variants().get(name, []), SEEDS)
+    assert not row.gaps
+    assert row.mistakes >= 4
+    assert row.variants >= 4
+
+
+def test_variants_are_of_kernels_that_exist():
+    assert right_variants().keys() <= catalog.kernels().keys()
+
+
+def test_a_check_that_misses_a_mistake_has_a_gap(monkeypatch):
+    check = catalog.check_of("softmax")
+    monkeypatch.setattr(check, "aspects", check.aspects[:1])  # without the cases with large scores
+    row = measure("softmax", [], SEEDS)
+    assert "softmax: the mistake softmax-overflow is accepted" in row.gaps
+    assert row.rejected < row.mistakes
+
+
+def test_a_check_that_rejects_a_right_variant_has_a_gap():
+    def wrong(x, axis=-1):
+        return x
+
+    row = measure("softmax", [wrong], SEEDS)
+    assert row.accepted == 0
+    assert any("the right variant wrong is rejected" in gap for gap in row.gaps)
+
+
+def test_table_has_a_line_for_each_kernel():
+    rows = [measure("softmax", [], [])]
+    assert [line.split()[0] for line in table(rows).splitlines()] == ["kernel", "softmax"]
+
+
+@pytest.mark.parametrize("name", catalog.kernels())
+def test_stub_earns_nothing(name):
+    def stub(*args, **kwargs):
+        raise NotImplementedError
+
+    report = evaluate(name, stub)
+    assert (report.passed, report.score) == (False, 0)
+
+
+@pytest.mark.parametrize("name", catalog.kernels())
+def test_a_copy_of_the_reference_earns_every_point(name):
+    report = evaluate(name, edited(catalog.check_of(name).reference), seed=123)
+    assert (report.passed, report.score) == (True, report.points)
+    assert report.points == sum(aspect.points for aspect in catalog.check_of(name).aspects) > 0
