@@ -74,7 +74,9 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
     if name.startswith(WORK):
         if given <= WORK_FACTOR * target:
             return None
-        text = f"The largest tensor your kernel makes has {int(given):,} entries, over {WORK_FACTOR} times what it needs."
+        text = (
+            f"The largest tensor your kernel makes has {int(given):,} entries, over {WORK_FACTOR} times what it needs."
+        )
         return Mismatch(name, "work", text)
     if given.dtype != target.dtype:
         return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")

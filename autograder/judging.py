@@ -225,9 +225,8 @@ def explain(report: Report, source: str | None, passed: Mapping[str, bool]) -> R
     if source and not report.passed and (line := placeholder_line(source, report.kernel)):
         advice.insert(0, f"Your answer is followed by the placeholder in line {line}: delete that line.")
     if not report.passed:
-        broken = [name for name in catalog.check_of(report.kernel).uses if passed.get(name) is False]
+        broken = [part for part in catalog.check_of(report.kernel).uses if passed.get(part) is False]
         advice += [
-            f"This kernel calls `{name}`, which does not pass its own check yet: mend that one first."
-            for name in broken
+            f"It calls your `{part}`, which does not pass its own check yet: mend that first." for part in broken
         ]
     return dataclasses.replace(report, advice=tuple(advice))

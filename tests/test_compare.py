@@ -1,0 +1,99 @@
+"""What the comparison finds, and in which words."""
+
+import numpy as np
+import pytest
+
+from autograder.compare import first_mismatch, same
+
+RIGHT = {"out": np.array([[1.0, 2.0], [3.0, 4.0]])}
+
+
+def mismatch(given, name="out", right=None):
+    target = RIGHT["out"] if right is None else right
+    return first_mismatch({name: target}, {} if given is None else {name: np.asarray(given)})
+
+
+def test_equal_arrays_agree():
+    assert mismatch([[1.0, 2.0], [3.0, 4.0]]) is None
+    assert same(RIGHT, {"out": RIGHT["out"] + 1e-12})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [
+        (None, "absent", "`out` is missing"),
+        ([1.0, 2.0, 3.0], "shape", "should have shape (2, 2); yours has shape (3,)"),
+        (np.ones((2, 2), np.float32), "dtype", "should have dtype float64; yours has dtype float32"),
+        (
+            [[1.0, 2.5], [3.0, 5.0]],
+            "values",
+            "2 of 4 entries are wrong, first at index [0, 1]; the largest error is 1",
+        ),
+        ([[1.0, 2.0], [np.nan, 4.0]], "not finite", "is NaN in 1 of 4 entries, first at index [1, 0]"),
+        ([[1.0, np.inf], [3.0, 4.0]], "not finite", "is infinite in 1 of 4 entries, first at index [0, 1]"),
+    ],
+)
+def test_mismatch_names_its_kind(given, kind, words):
+    found = mismatch(given)
+    assert found.kind == kind
+    assert words in found.text
+
+
+def test_no_text_gives_an_expected_number():
+    right = np.array([0.123456789, 0.987654321])
+    for wrong in ([0.5, 0.987654321], [np.nan, 0.987654321], [0.123456789, np.inf]):
+        text = mismatch(wrong, right=right).text
+        assert "0.12" not in text
+        assert "0.98" not in text
+
+
+def test_a_changed_argument_is_said_to_be_changed():
+    found = mismatch([[1.0, 2.0], [3.0, 0.0]], name="query_after")
+    assert found.kind == "changed"
+    assert "changed its argument `query`, first at index [1, 1]" in found.text
+
+
+def test_a_missing_gradient_is_said_to_be_cut_off():
+    found = mismatch(None, name="grad_key")
+    assert found.kind == "gradient"
+    assert "No gradient reaches `key`" in found.text
+
+
+def test_nan_matches_nan_only():
+    right = np.array([np.nan, 1.0])
+    assert mismatch([np.nan, 1.0], right=right) is None
+    assert mismatch([0.0, 1.0], right=right).kind == "values"
+
+
+def test_a_wrong_infinity_is_found():
+    assert mismatch([np.inf], right=np.array([-np.inf])).kind == "values"
+    assert mismatch([-np.inf], right=np.array([-np.inf])) is None
+
+
+def test_the_order_of_the_probe_decides_which_comes_first():
+    right = {"first": np.zeros(2), "second": np.zeros(2)}
+    assert first_mismatch(right, {"second": np.ones(2), "first": np.ones(2)}).array == "first"
+
+
+@pytest.mark.parametrize(("dtype", "gap"), [("float64", 1e-6), ("float32", 1e-2), ("float16", 0.1)])
+def test_tolerance_is_that_of_the_precision(dtype, gap):
+    right = np.linspace(1, 2, 5).astype(dtype)
+    assert mismatch(right + np.finfo(dtype).eps, right=right) is None
+    assert mismatch((right + gap).astype(dtype), right=right).kind == "values"
+
+
+def test_integers_and_booleans_must_be_equal():
+    assert mismatch([1, 2, 4], right=np.array([1, 2, 3])).index == (2,)
+    assert mismatch([True, True], right=np.array([True, False])).index == (1,)
+
+
+def test_a_scalar_has_no_index():
+    assert "(it is a single number)" in mismatch(2.0, right=np.array(1.0)).text
+
+
+def test_counted_work_may_differ_by_a_small_factor():
+    assert mismatch(250, name="work_largest", right=np.array(100)) is None
+    found = mismatch(10_000, name="work_largest", right=np.array(100))
+    assert found.kind == "work"
+    assert "10,000 entries" in found.text
+    assert same({"work_largest": np.array(1)}, {"work_largest": np.array(1000)})

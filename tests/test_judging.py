@@ -1,0 +1,210 @@
+"""Verdicts, points, named mistakes, advice."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from autograder import catalog
+from autograder.case import Case
+from autograder.checking import Check, edited
+from autograder.judging import draw_cases, evaluate, explain, judge, not_run
+from autograder.probing import Fault, Outcome
+from autograder.reference import getting_started as reference
+
+RIGHT = edited(reference.softmax)
+
+
+def mistake(id):
+    return next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id == id)
+
+
+def test_a_right_kernel_passes_with_all_points():
+    report = evaluate("softmax", RIGHT)
+    assert (report.passed, report.score, report.mistake, report.advice) == (True, 5, None, ())
+    assert all(aspect.passed for aspect in report.aspects)
+
+
+def test_part_of_the_points_for_part_of_the_work():
+    report = evaluate("softmax", mistake("softmax-all-masked-nan"))
+    assert not report.passed
+    assert report.mistake == "softmax-all-masked-nan"
+    assert [aspect.score for aspect in report.aspects] == [2, 1, 1, 0]
+
+
+def test_no_points_without_the_basic_case():
+    def right_but_for_two_axes(x, axis=-1):
+        return RIGHT(x, axis) if x.ndim != 2 else x
+
+    report = evaluate("softmax", right_but_for_two_axes)
+    assert [aspect.passed for aspect in report.aspects][:2] == [False, True]
+    assert report.score == 0
+
+
+def test_hidden_cases_follow_from_their_seed():
+    def inputs(seed):
+        return [case.inputs["x"].tobytes() for _, case in draw_cases("softmax", seed)]
+
+    assert inputs(7) == inputs(7)
+    assert inputs(7) != inputs(8)
+    assert inputs(0) != inputs(None)
+
+
+def test_hidden_cases_reject_what_remembers_the_visible_ones():
+    answers = {case.inputs["x"].tobytes(): RIGHT(**case.inputs) for _, case in draw_cases("softmax")}
+
+    def by_heart(x, axis):
+        return answers.get(x.tobytes(), x)
+
+    assert evaluate("softmax", by_heart).score >= 2
+    assert evaluate("softmax", by_heart, seed=1).score == 0
+
+
+def test_evaluate_changes_nothing_and_shows_nothing(capsys):
+    assert evaluate("softmax", RIGHT, 3) == evaluate("softmax", RIGHT, 3)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_negative_seed_and_an_uncallable_kernel_are_refused():
+    with pytest.raises(ValueError, match="seed is -1; it must be 0 or more"):
+        evaluate("softmax", RIGHT, seed=-1)
+    with pytest.raises(TypeError, match="needs the function itself"):
+        evaluate("softmax", np.ones(3))
+
+
+def test_an_unknown_kernel_names_the_nearest():
+    with pytest.raises(catalog.UnknownKernel, match=r"no kernel 'sofmax'.*Did you mean: softmax"):
+        evaluate("sofmax", RIGHT)
+
+
+def test_the_reference_is_told_to_be_the_reference():
+    assert evaluate("softmax", reference.softmax).is_reference
+    assert evaluate("softmax", lambda x, axis: reference.softmax(x, axis)).is_reference
+    assert not evaluate("softmax", RIGHT).is_reference
+
+
+def test_a_ready_made_function_earns_nothing():
+    import torch
+
+    report = evaluate("softmax", lambda x, axis: torch.softmax(torch.from_numpy(np.array(x)), axis).numpy())
+    assert report.ready_made == ("torch.softmax",)
+    assert (report.passed, report.score) == (False, 0)
+
+
+def test_nothing_compared_is_not_a_pass():
+    with pytest.raises(ValueError, match="0 outcomes for 0 cases"):
+        judge("softmax", [], [], hidden=True)
+    drawn = draw_cases("softmax", 1)
+    with pytest.raises(ValueError, match="0 outcomes for"):
+        judge("softmax", drawn, [], hidden=True)
+    report = judge("softmax", drawn, [Outcome()] * len(drawn), hidden=True)
+    assert (report.passed, report.score) == (False, 0)
+
+
+def test_an_aspect_without_cases_is_not_a_pass(monkeypatch):
+    check = catalog.check_of("softmax")
+    empty = dataclasses.replace(check.aspects[1], cases=lambda draw: [])
+    monkeypatch.setattr(check, "aspects", [check.aspects[0], empty])
+    report = evaluate("softmax", RIGHT)
+    assert [aspect.passed for aspect in report.aspects] == [True, False]
+    assert not report.passed
+
+
+def test_a_kernel_that_could_not_run_has_no_points_and_a_reason():
+    report = not_run("softmax", Fault("missing", "Your notebook defines no softmax."))
+    assert (report.passed, report.score, report.points) == (False, 0, 5)
+    assert report.findings[0].text == "Your notebook defines no softmax."
+
+
+def test_hidden_reports_carry_no_array():
+    report = evaluate("softmax", lambda x, axis: x * 0, seed=4)
+    assert all(finding.target is None and finding.given is None for finding in report.findings)
+    visible = evaluate("softmax", lambda x, axis: x * 0)
+    assert visible.findings[0].target is not None
+
+
+def test_a_report_can_be_sent_between_processes():
+    report = evaluate("softmax", RIGHT, 1)
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_an_error_in_the_reference_is_not_the_student_s(monkeypatch):
+    check = catalog.check_of("softmax")
+    bad = dataclasses.replace(check.aspects[0], cases=lambda draw: [Case("bad axis", {"x": np.ones(3), "axis": 5})])
+    monkeypatch.setattr(check, "aspects", [bad])
+    with pytest.raises(AssertionError, match="The reference failed on 'bad axis'"):
+        evaluate("softmax", RIGHT)
+
+
+def test_two_mistakes_that_look_alike_are_both_named(monkeypatch):
+    check = catalog.check_of("softmax")
+    first = next(m for m in check.mistakes if m.id == "softmax-log")
+    twin = dataclasses.replace(first, id="twin", hint="Or this.")
+    monkeypatch.setattr(check, "mistakes", [*check.mistakes, twin])
+    report = evaluate("softmax", first.kernel)
+    assert report.mistakes == ("softmax-log", "twin")
+    assert report.advice == (first.hint, "Or this.")
+
+
+PLACEHOLDER = '''
+import numpy as np
+def softmax(x, axis=-1):
+    """Weights."""
+    if x.ndim == 0:
+        raise ValueError("no axis")
+    weights = np.exp(x) / np.exp(x).sum(axis=axis, keepdims=True)
+    # YOUR CODE HERE
+    raise NotImplementedError()
+'''
+
+
+def test_a_placeholder_below_an_answer_is_named_with_its_line():
+    def stub(x, axis):
+        raise NotImplementedError
+
+    report = explain(evaluate("softmax", stub), PLACEHOLDER, {})
+    assert report.advice == ("Your answer is followed by the placeholder in line 9: delete that line.",)
+    untouched = PLACEHOLDER.replace("    weights = np.exp(x) / np.exp(x).sum(axis=axis, keepdims=True)\n", "")
+    assert explain(evaluate("softmax", stub), untouched, {}).advice == ()
+
+
+def test_a_broken_part_is_named(monkeypatch):
+    monkeypatch.setattr(catalog.check_of("softmax"), "uses", ("exponential",))
+    report = evaluate("softmax", lambda x, axis: x)
+    assert explain(report, None, {"exponential": False}).advice == (
+        "It calls your `exponential`, which does not pass its own check yet: mend that first.",
+    )
+    assert explain(report, None, {"exponential": True}).advice == ()
+    assert explain(report, None, {}).advice == ()
+
+
+def test_an_edit_that_no_longer_fits_is_an_error():
+    with pytest.raises(ValueError, match="'no such text' stands 0 times in the source; it must stand once"):
+        edited(reference.softmax, ("no such text", ""))
+
+
+def test_a_check_has_a_known_difficulty():
+    with pytest.raises(ValueError, match="difficulty is 'hard'; it must be one of"):
+        Check(reference.softmax, "hard", 5, ("hint",))
+
+
+def test_every_check_is_complete():
+    for name in catalog.kernels():
+        check = catalog.check_of(name)
+        assert check.name == name
+        assert len(check.hints) >= 3
+        assert check.minutes > 0
+        assert all(aspect.points > 0 for aspect in check.aspects)
+        ids = [m.id for m in check.mistakes]
+        assert len(ids) == len(set(ids))
+        assert all(m.hint.rstrip().endswith((".", "?", "!")) for m in check.mistakes)
+        assert len({aspect.title for aspect in check.aspects}) == len(check.aspects)
+
+
+def test_a_kernel_s_name_is_unique_in_the_course(tmp_path, monkeypatch):
+    (tmp_path / "one.py").write_text("def softmax(kernel, case): ...\n")
+    (tmp_path / "two.py").write_text("\n\ndef softmax(kernel, case): ...\n")
+    monkeypatch.setattr(catalog, "PROBES", tmp_path)
+    with pytest.raises(ValueError, match=r"two.py:3: kernel 'softmax' is also in chapter 'one'"):
+        catalog.kernels.__wrapped__()
