@@ -11,5 +11,5 @@ __all__ = ["begin", "check", "evaluate", "hint"]
 
 def __getattr__(name):
     if name in __all__:
-        return getattr(import_module("autograder.notebook"), name)
+        return getattr(import_module("autograder.selfcheck"), name)
     raise AttributeError(f"module 'autograder' has no attribute {name!r}")

@@ -5,9 +5,9 @@ import pytest
 from nbclient import NotebookClient
 from nbgrader.utils import determine_grade
 
-from autograder import begin, check, hint, notebook
+from autograder import begin, check, hint, selfcheck
 from autograder.checking import edited
-from autograder.notebook import CheckFailed, Verdict
+from autograder.selfcheck import CheckFailed, Verdict
 from autograder.reference import getting_started as reference
 
 RIGHT = edited(reference.softmax)
@@ -15,9 +15,9 @@ RIGHT = edited(reference.softmax)
 
 @pytest.fixture(autouse=True)
 def fresh_state(monkeypatch):
-    monkeypatch.setattr(notebook, "_passed", {})
-    monkeypatch.setattr(notebook, "_hints_given", {})
-    monkeypatch.delenv(notebook.GRADING, raising=False)
+    monkeypatch.setattr(selfcheck, "_passed", {})
+    monkeypatch.setattr(selfcheck, "_hints_given", {})
+    monkeypatch.delenv(selfcheck.GRADING, raising=False)
 
 
 def test_in_a_terminal_a_pass_is_printed_and_returned(capsys):
@@ -63,12 +63,12 @@ def test_an_old_notebook_is_told_how_to_be_updated(capsys):
     begin("getting_started", release="0.0.1")
     assert "release 0.0.1" in (said := capsys.readouterr().out)
     assert "autograder update getting_started.ipynb" in said
-    begin("getting_started", release=notebook.__version__)
+    begin("getting_started", release=selfcheck.__version__)
     assert capsys.readouterr().out == ""
 
 
 def test_while_grading_nothing_is_done(monkeypatch, capsys):
-    monkeypatch.setenv(notebook.GRADING, "1")
+    monkeypatch.setenv(selfcheck.GRADING, "1")
     begin("getting_started", release="0.0.1")
     hint("softmax")
     assert check("softmax", lambda x, axis: x) is None

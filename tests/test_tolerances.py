@@ -1,0 +1,56 @@
+"""Tolerances lie well above the spread of right kernels and well below the error of wrong ones."""
+
+import numpy as np
+import pytest
+
+from autograder import catalog
+from autograder.compare import first_mismatch, tolerance
+from autograder.judging import draw_cases
+from autograder.probing import run_probe
+from tests.sharpness import right_variants
+
+MARGIN = 10
+SEEDS = (None, 0, 1, 2)
+
+
+def excess(target, given):
+    """The largest error in units of the tolerance, over the entries that are finite on both sides."""
+    relative, absolute = tolerance(target.dtype)
+    finite = np.isfinite(target) & np.isfinite(given)
+    target, given = target[finite].astype(np.float64), given[finite].astype(np.float64)
+    return (np.abs(given - target) / (absolute + relative * np.abs(target))).max(initial=0.0)
+
+
+def runs(name, kernel):
+    """Arrays of the reference and of a kernel on each case where both gave some."""
+    stem, reference = catalog.stem_of(name), catalog.check_of(name).reference
+    for seed in SEEDS:
+        for _, case in draw_cases(name, seed):
+            outcome = run_probe(stem, name, kernel, case)
+            if outcome.fault is None:
+                yield run_probe(stem, name, reference, case).arrays, outcome.arrays
+
+
+@pytest.mark.parametrize("name", catalog.kernels())
+def test_right_variants_stay_within_a_tenth_of_the_tolerance(name):
+    for variant in right_variants()[name]:
+        worst = max(
+            (
+                excess(target, given[array])
+                for expected, given in runs(name, variant)
+                for array, target in expected.items()
+                if target.dtype.kind == "f"
+            ),
+        )
+        assert worst < 1 / MARGIN, f"{variant.__name__}: {worst:.2g} of the tolerance"
+
+
+@pytest.mark.parametrize("name", catalog.kernels())
+def test_mistakes_in_values_exceed_the_tolerance_tenfold(name):
+    for mistake in catalog.check_of(name).mistakes:
+        errors = [
+            excess(expected[found.array], given[found.array])
+            for expected, given in runs(name, mistake.kernel)
+            if (found := first_mismatch(expected, given)) and found.kind == "values"
+        ]
+        assert not errors or max(errors) > MARGIN, f"{mistake.id}: at most {max(errors):.2g} times the tolerance"
