@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import os
 import re
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from autograder import catalog
 ROOT = Path(__file__).parents[1]
 DEFINITION = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)
 BEGIN = re.compile(r"""^begin\(\s*["'](\w+)["']""", re.MULTILINE)
-CHECK = re.compile(r"""^check\(\s*["'](\w+)["']""", re.MULTILINE)
 
 Cell = Mapping[str, Any]
 
@@ -121,3 +121,14 @@ def stem_of(notebook: Mapping[str, Any]) -> str | None:
 def digest(source: str) -> str:
     """Eight letters that change when a cell's source does; the ids of released cells end in them."""
     return hashlib.sha256(source.encode()).hexdigest()[:8]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half_done = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        half_done.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(half_done, path)
+    finally:
+        half_done.unlink(missing_ok=True)

@@ -1,0 +1,22 @@
+"""Where nbgrader finds the course. Everything that grading makes goes below ``_build/grading``."""
+
+from pathlib import Path
+
+c = get_config()  # noqa: F821 (nbgrader puts it here)
+
+root = Path(__file__).parent
+grading = root / "_build" / "grading"
+grading.mkdir(parents=True, exist_ok=True)
+
+c.CourseDirectory.root = str(root)
+c.CourseDirectory.course_id = "attention-course"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+c.CourseDirectory.submitted_directory = "_build/grading/submitted"
+c.CourseDirectory.autograded_directory = "_build/grading/autograded"
+c.CourseDirectory.feedback_directory = "_build/grading/feedback"
+c.CourseDirectory.solution_directory = "_build/grading/solution"
+c.CourseDirectory.db_url = f"sqlite:///{grading / 'gradebook.db'}"
+
+# The sources hold the answers.
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc*", "__pycache__", "*.py"]
