@@ -1,0 +1,295 @@
+"""The grader's end of a worker: run a notebook's cells and probe its kernels, through every way they can end."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.case import Case
+from autograder.grading import sandbox, staging
+from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, pack_case, unpack_outcome
+from autograder.grading.worker import END, START, STATUS
+from autograder.probing import Fault, Outcome
+
+START_SECONDS = 120
+FATAL_LIMIT = 5  # cells that may end the process before the notebook is given up
+STOP_SIGNALS = (signal.SIGXCPU, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may use.
+
+    Parameters
+    ----------
+    cpu_seconds
+        For each cell, and for all cases of one kernel together.
+    wall_seconds
+        The same by the clock, for code that waits instead of computing. Generous: a loaded machine is no fault.
+    memory_mb
+        Address space, some 800 MB of which the preloaded libraries take.
+    """
+
+    cpu_seconds: int = 30
+    wall_seconds: int = 180
+    memory_mb: int = 6_000
+
+
+@dataclass(frozen=True)
+class CellProblem:
+    """Why a cell did not run to its end. ``kind`` is "raised", "stopped" or "crashed"."""
+
+    cell: int
+    kind: str
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a notebook.
+
+    Parameters
+    ----------
+    problems
+        Why cells did not run to their end.
+    kinds
+        What each kernel's name stands for: "callable", the name of another type, or "" where it is not defined.
+    outcomes
+        One for each case of each kernel that is callable.
+    """
+
+    problems: tuple[CellProblem, ...]
+    kinds: Mapping[str, str]
+    outcomes: Mapping[str, tuple[Outcome, ...]]
+
+
+class WorkerLost(Exception):
+    """The warm parent itself is gone."""
+
+
+class Ended(Exception):
+    """The process that ran a submission is gone; ``text`` says why, ``kind`` is that of a fault."""
+
+    def __init__(self, kind: str, text: str):
+        super().__init__(text)
+        self.kind, self.text = kind, text
+
+
+class Worker:
+    """A warm parent process for one chapter, started once and used for one submission after the other."""
+
+    def __init__(self, stem: str):
+        self.directory = tempfile.TemporaryDirectory(prefix="autograder-", ignore_cleanup_errors=True)
+        script = staging.stage(stem, Path(self.directory.name) / "stage")
+        self.control, theirs = socket.socketpair()
+        home = Path(self.directory.name) / "home"
+        home.mkdir()
+        with theirs:
+            self.process = sandbox.launch(script, theirs.fileno(), stem, home)
+        self.control.settimeout(START_SECONDS)
+        if self.control.recv(1) != START:
+            raise RuntimeError(f"The worker did not start:\n{(home / 'log').read_text(errors='replace')[-4000:]}")
+
+    def start(self) -> Channel:
+        """Fork a child for a submission; the channel to it."""
+        channel, theirs = channels()
+        with theirs:
+            try:
+                socket.send_fds(self.control, [START], [theirs.fileno()])
+            except OSError as error:
+                raise WorkerLost(f"The worker ended: {error}") from None
+        return channel
+
+    def end(self) -> tuple[int, float]:
+        """End the child and all that it left running; its wait status and CPU seconds."""
+        try:
+            self.control.sendall(END)
+            return STATUS.unpack(self.control.recv(STATUS.size, socket.MSG_WAITALL))
+        except (OSError, struct.error) as error:
+            raise WorkerLost(f"The worker ended: {error}") from None
+
+    def close(self) -> None:
+        self.control.close()
+        with contextlib.suppress(Exception):
+            self.process.wait(10)
+        self.process.kill()
+        self.process.wait()
+        self.directory.cleanup()
+
+
+class Session:
+    """One child: it runs a notebook's cells, then stands ready to answer for its kernels."""
+
+    def __init__(self, worker: Worker, limits: Limits):
+        self.worker, self.limits = worker, limits
+        self.channel = worker.start()
+        self.running: int | None = None  # the number of the cell that runs
+        self.problems: list[CellProblem] = []
+        self.kinds: dict[str, str] = {}
+
+    def run_cells(self, cells: Sequence[tuple[int, str]], kernels: Collection[str]) -> None:
+        """Run the cells, going on after an error. Raises ``Ended`` where the child does not survive one."""
+        job = {"cells": [list(cell) for cell in cells], "kernels": list(kernels)}
+        job |= {"cpu_seconds": self.limits.cpu_seconds, "memory_mb": self.limits.memory_mb}
+        try:
+            self._send(job)
+            for number, _ in cells:
+                self._expect({"begin": number})
+                self.running = number
+                match self._receive():
+                    case {"end": ended, "error": error} if ended == number:
+                        self.problems += [] if error is None else [_cell_problem(number, error)]
+                    case _:
+                        raise WireError("Something else came than the end of a cell.")
+                self.running = None
+            match self._receive():
+                case {"kinds": dict(kinds)}:
+                    self.kinds = {name: str(kinds.get(name, ""))[:100] for name in kernels}
+                case _:
+                    raise WireError("Something else came than what the kernels' names stand for.")
+        except WireError as error:
+            raise self._ended(error) from None
+
+    def probe(self, name: str, cases: Sequence[Case], outcomes: list[Outcome]) -> None:
+        """Append the outcome of a kernel on each case. Raises ``Ended`` where the child does not survive it."""
+        while len(outcomes) < len(cases):
+            fault = self._probe_once(name, cases, outcomes)
+            if fault is not None:
+                # After a crash the cases that are left run in a new process; after a time-out the time is used up.
+                left = len(cases) - len(outcomes) if fault.kind == "stopped" else 1
+                outcomes += [Outcome(fault=fault)] * left
+
+    def _probe_once(self, name: str, cases: Sequence[Case], outcomes: list[Outcome]) -> Fault | None:
+        """Let one grandchild answer the cases that have no outcome; the fault that ended it before it was done."""
+        ours, theirs = channels()
+        try:
+            with theirs:
+                self._send({"kernel": name})
+                socket.send_fds(self.channel.connection, [START], [theirs.fileno()])
+            with ours, contextlib.suppress(Closed):
+                for case in cases[len(outcomes) :]:
+                    ours.send(pack_case(case), self.limits.wall_seconds)
+                    outcomes.append(_outcome(ours.receive(self.limits.wall_seconds)))
+            how = self._receive()
+        except (WireError, OSError) as error:
+            raise self._ended(error) from None
+        if len(outcomes) == len(cases):
+            return None
+        match how:
+            case {"status": int(status), "seconds": int() | float() as seconds}:
+                return Fault(*_cause(status, seconds, self.limits))
+        raise self._ended(WireError("Something else came than how the kernel's process ended."))
+
+    def _send(self, message: Any) -> None:
+        self.channel.send(message, self.limits.wall_seconds)
+
+    def _receive(self) -> Any:
+        return self.channel.receive(self.limits.wall_seconds)
+
+    def _expect(self, message: Any) -> None:
+        if self._receive() != message:
+            raise WireError(f"Something else came than {message}.")
+
+    def _ended(self, error: Exception) -> Ended:
+        """End the child because of an error on a channel, and say what it died of."""
+        status, seconds = self.end()
+        if isinstance(error, TimedOut):
+            return Ended("stopped", f"Stopped after {self.limits.wall_seconds} s by the clock.")
+        if isinstance(error, WireError) and not isinstance(error, Closed):
+            return Ended("crashed", f"The process did not keep to its part: {error}")
+        return Ended(*_cause(status, seconds, self.limits))
+
+    def end(self) -> tuple[int, float]:
+        """End the child; its wait status and CPU seconds."""
+        self.channel.close()
+        return self.worker.end()
+
+
+def _outcome(message: Any) -> Outcome:
+    """The outcome in a message of a grandchild; one that is malformed counts as unusable."""
+    try:
+        return unpack_outcome(message)
+    except WireError as error:
+        return Outcome(fault=Fault("unusable", f"What came back cannot be compared: {error}"))
+
+
+def _cell_problem(number: int, error: Any) -> CellProblem:
+    match error:
+        case {"name": str(name), "text": str(text), "line": int() | None as line}:
+            return CellProblem(number, "raised", f"{name}: {text}" if text else name, line)
+    return CellProblem(number, "raised", "an error that cannot be told")
+
+
+def _cause(status: int, seconds: float, limits: Limits) -> tuple[str, str]:
+    """The kind of fault and the words for the way in which a process ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number in STOP_SIGNALS and seconds >= limits.cpu_seconds - 0.5:
+            return "stopped", f"Stopped after {limits.cpu_seconds} s of computing. Is there a loop that never ends?"
+        known = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return "crashed", f"The process died ({known})."
+    return "crashed", f"The process was ended from inside, with exit code {os.waitstatus_to_exitcode(status)}."
+
+
+def run_notebook(
+    worker: Worker, cells: Sequence[tuple[int, str]], cases: Mapping[str, Sequence[Case]], limits: Limits
+) -> Run:
+    """Run the cells of a notebook and probe its kernels.
+
+    A cell that ends or outstays its process is left out, and the others run again. A kernel that takes the whole
+    process with it costs its own points alone: the cells run again for the kernels after it.
+
+    Parameters
+    ----------
+    worker
+        The worker of the notebook's chapter.
+    cells
+        Number and source of each cell to run, in order.
+    cases
+        The cases of each kernel.
+    limits
+        What the notebook may use.
+
+    Raises
+    ------
+    WorkerLost
+        If the warm parent is gone, so that another must be started.
+    """
+    fatal: dict[int, CellProblem] = {}
+    outcomes: dict[str, list[Outcome]] = {}
+    while True:
+        session = Session(worker, limits)
+        try:
+            session.run_cells([cell for cell in cells if cell[0] not in fatal], cases)
+        except Ended as end:
+            if session.running is not None and len(fatal) < FATAL_LIMIT:
+                fatal[session.running] = CellProblem(session.running, end.kind, end.text)
+                continue
+            session.kinds = dict.fromkeys(cases, "callable")
+            for name in cases:
+                _fill(outcomes.setdefault(name, []), cases[name], end)
+            break
+        name = ""
+        try:
+            for name in cases:
+                if name not in outcomes and session.kinds[name] == "callable":
+                    session.probe(name, cases[name], outcomes.setdefault(name, []))
+        except Ended as end:
+            _fill(outcomes[name], cases[name], end)
+            continue
+        session.end()
+        break
+    problems = sorted((*session.problems, *fatal.values()), key=lambda problem: problem.cell)
+    return Run(tuple(problems), session.kinds, {name: tuple(found) for name, found in outcomes.items()})
+
+
+def _fill(outcomes: list[Outcome], cases: Sequence[Case], end: Ended) -> None:
+    """Give the cases that have no outcome the fault that ended their process."""
+    outcomes += [Outcome(fault=Fault(end.kind, end.text))] * (len(cases) - len(outcomes))

@@ -1,0 +1,57 @@
+"""The part of the course that student code may import while it is graded."""
+
+import shutil
+from pathlib import Path
+
+from autograder.notebooks import ROOT
+
+PACKAGE = Path(__file__).parents[1]
+# What probes need, and the worker itself. No checks, no judging, no gradebook.
+SHARED = ("__init__.py", "case.py", "lazy.py", "probing.py", "grading/__init__.py", "grading/wire.py")
+WORKER = "grading/worker.py"
+STUB = "grading/notebook_stub.py"
+TOC = ROOT / "book" / "_toc.yml"
+
+
+def stage(stem: str, directory: Path) -> Path:
+    """Copy what a submission of a chapter may import to ``directory``, and return the worker's script in it.
+
+    That is the probes, the shared modules of ``lab``, and the references of the chapters before ``stem``. The
+    references of this chapter and of later ones are not there, nor any check.
+    """
+    package = directory / "autograder"
+    for name in (*SHARED, WORKER):
+        _copy(PACKAGE / name, package / name)
+    _copy(PACKAGE / STUB, package / "selfcheck.py")
+    for probes in (PACKAGE / "probes").glob("*.py"):
+        _copy(probes, package / "probes" / probes.name)
+    for name in ("__init__", *chapters_before(stem)):
+        if (reference := PACKAGE / "reference" / f"{name}.py").exists():
+            _copy(reference, package / "reference" / reference.name)
+    if (lab := ROOT / "lab").is_dir():
+        shutil.copytree(lab, directory / "lab", ignore=shutil.ignore_patterns("__pycache__"))
+    return package / WORKER
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def chapters_before(stem: str) -> list[str]:
+    """The stems of the chapters that come before one in the book's table of contents; none where it is not listed."""
+    import yaml
+
+    toc = yaml.safe_load(TOC.read_text(encoding="utf-8")) if TOC.exists() else {}
+    order = list(_files(toc))
+    return order[: order.index(stem)] if stem in order else []
+
+
+def _files(entry) -> list[str]:
+    """The files of a table of contents, in the order of reading."""
+    if isinstance(entry, list):
+        return [name for item in entry for name in _files(item)]
+    if isinstance(entry, dict):
+        own = [entry["file"]] if "file" in entry else []
+        return own + [name for key in ("parts", "chapters", "sections") for name in _files(entry.get(key, []))]
+    return []
