@@ -35,5 +35,11 @@ lint: $(READY) ## style of the code, of the notebooks and of the text
 	$(RUN) ruff format --check .
 	$(VENV)/bin/codespell
 
+lock: ## make requirements.lock anew from pyproject.toml
+	rm -rf _build/lock
+	$(PYTHON) -m venv _build/lock
+	_build/lock/bin/pip install --quiet "torch==2.13.0" ".[dev]"
+	_build/lock/bin/pip freeze --exclude attention-course | sed 's/+cpu$$//' > requirements.lock
+
 clean: ## remove everything that was made, but not .venv
 	rm -rf _build

@@ -7,8 +7,8 @@ from nbgrader.utils import determine_grade
 
 from autograder import begin, check, hint, selfcheck
 from autograder.checking import edited
-from autograder.selfcheck import CheckFailed, Verdict
 from autograder.reference import getting_started as reference
+from autograder.selfcheck import CheckFailed, Verdict
 
 RIGHT = edited(reference.softmax)
 
