@@ -35,11 +35,12 @@ def headline(report: Report) -> str:
     return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({points})."
 
 
-def _first_wrong(report: Report, aspect: str) -> Finding | None:
+def first_wrong(report: Report, aspect: str) -> Finding | None:
+    """The first case of an aspect that did not pass."""
     return next((f for f in report.findings if f.aspect == aspect and not f.passed), None)
 
 
-def _why(report: Report, finding: Finding) -> str:
+def why_not(report: Report, finding: Finding) -> str:
     """What went wrong in one case; the title of a hidden case is not shown."""
     if finding.fault and finding.fault.exception == "NotImplementedError":
         return "Not written yet: the kernel raises NotImplementedError."
@@ -57,8 +58,8 @@ def as_text(report: Report) -> str:
         lines.append(f"  [{'ok' if aspect.passed else '--'}] {aspect.title} ({aspect.score} of {aspect.points})")
     shown = set()
     for aspect in report.aspects:
-        wrong = _first_wrong(report, aspect.title)
-        if wrong and (why := _why(report, wrong)) not in shown:
+        wrong = first_wrong(report, aspect.title)
+        if wrong and (why := why_not(report, wrong)) not in shown:
             shown.add(why)
             lines.append(f"  {aspect.title}: {why}")
     if len(report.advice) > 1:
@@ -72,28 +73,28 @@ def as_text(report: Report) -> str:
 def as_html(report: Report) -> str:
     """The report as an HTML fragment with its own style, without scripts."""
     state = "pass" if report.passed and not report.is_reference else "part" if report.score else "fail"
-    parts = [f"<style>{STYLE}</style><div class='ag {state}' role='status'><h4>{_inline(headline(report))}</h4><ul>"]
+    parts = [f"<style>{STYLE}</style><div class='ag {state}' role='status'><h4>{inline(headline(report))}</h4><ul>"]
     shown = set()
     for aspect in report.aspects:
         mark = "✓" if aspect.passed else "✗"
         word = "right" if aspect.passed else "not yet"
         points = f"{aspect.score} of {aspect.points}"
-        parts.append(f"<li><span aria-hidden='true'>{mark}</span> {_inline(aspect.title)}: {word} ({points})")
-        wrong = _first_wrong(report, aspect.title)
-        if wrong and (why := _why(report, wrong)) not in shown:
+        parts.append(f"<li><span aria-hidden='true'>{mark}</span> {inline(aspect.title)}: {word} ({points})")
+        wrong = first_wrong(report, aspect.title)
+        if wrong and (why := why_not(report, wrong)) not in shown:
             shown.add(why)
-            parts.append(f"<p class='why'>{_inline(why)}</p>{_pictures(wrong)}")
+            parts.append(f"<p class='why'>{inline(why)}</p>{_pictures(wrong)}")
         parts.append("</li>")
     parts.append("</ul>")
     if len(report.advice) > 1:
         parts.append("<p>What you get is what each of these mistakes gives:</p>")
-    parts += [f"<p class='advice'>→ {_inline(advice)}</p>" for advice in report.advice]
+    parts += [f"<p class='advice'>→ {inline(advice)}</p>" for advice in report.advice]
     if not report.passed and not report.hidden and not report.is_reference:
         parts.append(f"<p>For the next hint: <code>hint(&quot;{html.escape(report.kernel)}&quot;)</code></p>")
     return "".join(parts) + "</div>"
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Escaped text, with `code` marked up."""
     pieces = html.escape(text).split("`")
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))

@@ -7,9 +7,17 @@ from autograder.notebooks import ROOT
 
 PACKAGE = Path(__file__).parents[1]
 # What probes need, and the worker itself. No checks, no judging, no gradebook.
-SHARED = ("__init__.py", "case.py", "lazy.py", "probing.py", "grading/__init__.py", "grading/wire.py")
+SHARED = (
+    "__init__.py",
+    "case.py",
+    "lazy.py",
+    "probing.py",
+    "work.py",
+    "grading/__init__.py",
+    "grading/wire.py",
+)
 WORKER = "grading/worker.py"
-STUB = "grading/notebook_stub.py"
+STUB = "grading/selfcheck_stub.py"
 TOC = ROOT / "book" / "_toc.yml"
 
 
