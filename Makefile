@@ -21,6 +21,13 @@ course: notebooks book grade ## notebooks, site, a graded sample class with feed
 notebooks: $(READY) ## generate the student and solution notebooks
 	$(RUN) autograder.cli notebooks
 
+book: $(READY) ## execute the chapters that changed and build the site to _build/html
+	$(VENV)/bin/python book/_ext/build_book.py
+
+serve: ## open the built site to a browser on this machine
+	@echo "The site is at http://127.0.0.1:8000/ (end with Ctrl-C)"
+	@$(RUN) http.server 8000 --bind 127.0.0.1 --directory _build/html
+
 test: $(READY) ## every test
 	$(RUN) pytest -n 2
 

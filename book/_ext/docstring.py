@@ -1,0 +1,79 @@
+"""A numpydoc docstring as document nodes."""
+
+import re
+import textwrap
+
+from docutils import nodes
+
+LITERAL = re.compile(r"``(.+?)``|`(.+?)`")
+
+
+def inline(text: str) -> list[nodes.Node]:
+    """Text with backticked pieces as literals."""
+    found: list[nodes.Node] = []
+    end = 0
+    for match in LITERAL.finditer(text):
+        found += [nodes.Text(text[end : match.start()]), nodes.literal("", match[1] or match[2])]
+        end = match.end()
+    return [*found, nodes.Text(text[end:])]
+
+
+def paragraphs(text: str) -> list[nodes.Node]:
+    """Blocks that blank lines divide: sessions of the interpreter, lists, paragraphs."""
+    found: list[nodes.Node] = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        if block.startswith(">>>"):
+            found.append(nodes.literal_block(block, block, language="pycon"))
+        elif block.startswith("- "):
+            items = re.split(r"^- ", block, flags=re.M)[1:]
+            entries = [nodes.list_item("", nodes.paragraph("", "", *inline(" ".join(item.split())))) for item in items]
+            found.append(nodes.bullet_list("", *entries))
+        elif block:
+            found.append(nodes.paragraph("", "", *inline(" ".join(block.split()))))
+    return found
+
+
+def sections(docstring: str) -> dict[str, str]:
+    """The text of each section by its title; what stands before the first title is under ``""``."""
+    parts = re.split(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", docstring, flags=re.M)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def definitions(text: str, types: dict[str, str]) -> list[nodes.Node]:
+    """A section of terms with indented descriptions, each term beside its type; plain text stays paragraphs."""
+    items = nodes.definition_list()
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        term, _, rest = block.partition("\n")
+        if not rest.startswith(" "):
+            return paragraphs(text)
+        name = term.split(" : ")[0].strip()
+        kind = types.get(name, term.partition(" : ")[2])
+        line = nodes.term("", "", nodes.literal("", name), *([nodes.Text(" "), *_kind(kind)] if kind else []))
+        items += nodes.definition_list_item("", line, nodes.definition("", *paragraphs(textwrap.dedent(rest))))
+    return [items]
+
+
+def _kind(text: str) -> list[nodes.Node]:
+    return [nodes.inline("", "", *inline(text), classes=["kind"])]
+
+
+def render(docstring: str, types: dict[str, str], returned: str = "") -> list[nodes.Node]:
+    """Nodes for a whole docstring.
+
+    Parameters
+    ----------
+    docstring
+        The text, without its indentation.
+    types
+        What each parameter is, in words.
+    returned
+        What the function returns, in words.
+    """
+    found: list[nodes.Node] = []
+    for title, text in sections(docstring).items():
+        if title:
+            found.append(nodes.rubric("", title))
+        if title == "Returns" and returned:
+            found.append(nodes.paragraph("", "", *_kind(returned)))
+        found += definitions(text, types) if title in ("Parameters", "Raises") else paragraphs(text)
+    return found
