@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-c = get_config()  # noqa: F821 (nbgrader puts it here)
+c = get_config()
 
 root = Path(__file__).parent
 grading = root / "_build" / "grading"

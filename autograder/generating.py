@@ -2,7 +2,6 @@
 
 import ast
 import difflib
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import __version__, stubs
-from autograder.notebooks import BEGIN, digest
+from autograder.notebooks import BEGIN, checksum, digest
 from autograder.sources import Chapter, SourceCell, SourceError
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -214,17 +213,9 @@ def _without_answer(piece: Piece) -> dict[str, Any]:
     cell = piece.cell | {"source": shown}
     if not marks:
         return cell
-    marks = marks | {"cell_type": cell["cell_type"], "checksum": _checksum(cell["cell_type"], shown, marks)}
+    marks = marks | {"cell_type": cell["cell_type"], "checksum": checksum(cell)}
     locks = {"deletable": False} | ({} if marks["solution"] else {"editable": False})
     return cell | {"metadata": {"nbgrader": marks, **locks}}
-
-
-def _checksum(cell_type: str, source: str, marks: Mapping[str, Any]) -> str:
-    """nbgrader's checksum of a cell, by which ``nbgrader validate`` notices that a test was changed."""
-    parts = [source, cell_type, str(marks["grade"]), str(marks["solution"]), str(marks["locked"]), marks["grade_id"]]
-    if marks["grade"]:
-        parts.append(str(float(marks["points"])))
-    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 def _secrets(chapter: Chapter) -> list[stubs.Secret]:

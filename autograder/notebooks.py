@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from autograder import catalog
 ROOT = Path(__file__).parents[1]
 DEFINITION = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)
 BEGIN = re.compile(r"""^begin\(\s*["'](\w+)["']""", re.MULTILINE)
+KERNEL_ID = re.compile(r"kernel-(\w+)")
+RELEASED_ID = re.compile(r"(?:prose|setup|experiment)-([0-9a-f]{8})(?:-\d+)?")
 
 Cell = Mapping[str, Any]
 
@@ -92,9 +94,9 @@ def is_only_checks(source: str) -> bool:
     )
 
 
-def kernel_cells(notebook: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+def kernel_cells(cells: Iterable[Cell]) -> Iterator[tuple[int, str]]:
     """The place of each cell that defines a kernel of the course, and the kernel's name, in order."""
-    for place, cell in enumerate(notebook["cells"]):
+    for place, cell in enumerate(cells):
         if cell["cell_type"] == "code":
             for name in defined_names(cell["source"]):
                 if name in catalog.kernels():
@@ -103,7 +105,7 @@ def kernel_cells(notebook: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 def kernel_sources(notebook: Mapping[str, Any]) -> dict[str, str]:
     """The source of the last cell that defines each kernel, by the kernel's name."""
-    return {name: notebook["cells"][place]["source"] for place, name in kernel_cells(notebook)}
+    return {name: notebook["cells"][place]["source"] for place, name in kernel_cells(notebook["cells"])}
 
 
 def stem_of(notebook: Mapping[str, Any]) -> str | None:
@@ -121,6 +123,27 @@ def stem_of(notebook: Mapping[str, Any]) -> str | None:
 def digest(source: str) -> str:
     """Eight letters that change when a cell's source does; the ids of released cells end in them."""
     return hashlib.sha256(source.encode()).hexdigest()[:8]
+
+
+def checksum(cell: Cell) -> str:
+    """nbgrader's checksum of a cell with its marks, by which it notices that a cell was changed."""
+    marks = cell["metadata"]["nbgrader"]
+    parts = [cell["source"], cell["cell_type"], str(marks["grade"]), str(marks["solution"])]
+    parts += [str(marks["locked"] and not marks["solution"]), marks["grade_id"]]
+    if marks["grade"]:
+        parts.append(str(float(marks["points"])))
+    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def is_as_released(cell: Cell) -> bool | None:
+    """Whether a cell's source is as the release that made it had it; None where no mark of that release is left."""
+    if match := RELEASED_ID.fullmatch(cell.get("id", "")):
+        return match[1] == digest(cell["source"])
+    marks = cell["metadata"].get("nbgrader", {})
+    try:
+        return marks["checksum"] == checksum(cell)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -28,7 +28,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class SourceCell:
-    """One cell of an exercise source: its type, its options from the marker's line, its text and that text's first line."""
+    """One cell of an exercise source: type, options from the marker's line, text, and the first line of that text."""
 
     cell_type: str
     options: Mapping[str, Any]
@@ -81,11 +81,8 @@ class Chapter:
             path = self.reference if name in self.definitions else self.probes
             for room, names in (("reference", self.definitions), ("probes", probes), ("checks", self.checks)):
                 if name not in names:
-                    raise SourceError(
-                        path,
-                        node.lineno,
-                        f"kernel {name!r} is missing in autograder/{room}/{self.stem}.py; add it there or remove it here.",
-                    )
+                    message = f"kernel {name!r} is not in autograder/{room}/{self.stem}.py; add it or remove it here."
+                    raise SourceError(path, node.lineno, message)
         return tuple(self.definitions)
 
     def kernel_text(self, name: str) -> str:

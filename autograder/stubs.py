@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autograder.reading import answer, functions
+from autograder.reading import answer, definition, functions
 
 BEGIN_SOLUTION, END_SOLUTION = "### BEGIN SOLUTION", "### END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
@@ -63,6 +63,37 @@ def _end_of_body(lines: list[str], function: ast.FunctionDef, indent: str) -> in
         elif lines[number].strip():
             break
     return last
+
+
+def is_stub(source: str) -> bool:
+    """Whether a cell holds definitions whose bodies are still the placeholder, and nothing else."""
+    try:
+        nodes = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    lines = source.split("\n")
+    if not all(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes):
+        return False
+    inside = {number for node in nodes for number in range(node.lineno, node.end_lineno + 1)}
+    if any(line.strip() for number, line in enumerate(lines, 1) if number not in inside):
+        return False
+    return all(_is_placeholder(lines, *body) for node in nodes for body in answers(node))
+
+
+def _is_placeholder(lines: list[str], function: ast.FunctionDef, statements: list[ast.stmt]) -> bool:
+    indent = " " * statements[0].col_offset
+    body = lines[_end_of_given(function, statements) : _end_of_body(lines, function, indent)]
+    return tuple(line.strip() for line in body if line.strip()) == CODE_STUB
+
+
+def given_part(source: str, name: str) -> str | None:
+    """What a kernel's cell gives to students, as normalised code: all but the bodies; None where it is not defined."""
+    node = definition(source, name)
+    if node is None:
+        return None
+    for function, statements in answers(node):
+        function.body = [*function.body[: -len(statements)], ast.Pass()]
+    return ast.unparse(node)
 
 
 def without_regions(source: str, region: str, stub: Iterable[str] = ()) -> str:
