@@ -126,9 +126,7 @@ def _checked_kind(kind: Any) -> tuple[np.dtype, tuple[int, ...]]:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise WireError(f"The dtype {dtype!r:.40} is not one of {', '.join(DTYPES)}.")
     if len(shape) > AXIS_LIMIT or not all(type(size) is int and 0 <= size <= BODY_LIMIT for size in shape):
-        raise WireError(
-            f"The shape {shape!r:.100} is not a list of at most {AXIS_LIMIT} sizes from 0 to {BODY_LIMIT}."
-        )
+        raise WireError(f"The shape {shape!r:.100} is not a list of at most {AXIS_LIMIT} sizes from 0 to {BODY_LIMIT}.")
     if math.prod(size for size in shape if size) > BODY_LIMIT:
         raise WireError(f"The shape {shape!r:.100} is too large.")
     return DTYPES[dtype], tuple(shape)

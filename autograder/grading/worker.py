@@ -73,7 +73,7 @@ def warm_up(stem: str):
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
-    # A traceback takes seconds to draw and nobody sees it; lines that begin with ! or %pip are for the student's machine.
+    # Nobody sees a traceback, which takes long to draw. Lines that begin with ! or %pip are for the student's machine.
     for name in ("showtraceback", "showsyntaxerror", "system", "enable_gui"):
         setattr(shell, name, lambda *args, **kwargs: None)
     shell.run_cell("1", store_history=False, silent=True)

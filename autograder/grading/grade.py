@@ -1,0 +1,110 @@
+"""Grading one submission: bytes in, marks out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autograder import catalog, notebooks
+from autograder.grading.results import KernelMark, SubmissionResult, mark_of
+from autograder.grading.scanning import ready_made_uses
+from autograder.grading.session import CellProblem, Limits, Run, Worker, WorkerLost, run_notebook
+from autograder.grading.submission import NotReadable, cells_to_run, defining_cells, read_notebook, similar_name
+from autograder.judging import Report, draw_cases, explain, judge, not_run
+from autograder.probing import Fault, Outcome
+
+_workers: dict[str, Worker] = {}
+
+
+def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = None) -> SubmissionResult:
+    """The marks of one submission. Same bytes, same seed, same course: same marks.
+
+    Parameters
+    ----------
+    data
+        The bytes of the notebook that was handed in.
+    stem
+        The chapter that it is of.
+    seed
+        The secret from which the hidden cases are drawn.
+    limits
+        What the submission may use; the defaults of ``Limits`` where None.
+    """
+    try:
+        notebook = read_notebook(data)
+    except NotReadable as error:
+        return no_notebook(stem, str(error))
+    drawn = {name: draw_cases(name, seed) for name in catalog.checks(stem)}
+    cases = {name: [case for _, case in cases] for name, cases in drawn.items()}
+    run = _run(stem, cells_to_run(notebook, notebooks.read_released(stem)), cases, limits or Limits())
+    defining = defining_cells(notebook)
+    sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
+    reports: dict[str, Report] = {}
+    for name, check in catalog.checks(stem).items():
+        if name in run.outcomes:
+            ready_made = tuple(ready_made_uses(notebook, name, check.reproduces))
+            outcomes = [_with_watched(outcome, ready_made, check.reproduces) for outcome in run.outcomes[name]]
+            reports[name] = judge(name, drawn[name], outcomes, hidden=True)
+        else:
+            reports[name] = not_run(name, _missing(name, run, defining))
+    passed = {name: report.passed for name, report in reports.items()}
+    kernels = tuple(
+        mark_of(explain(report, sources.get(name), passed), sources.get(name, "")) for name, report in reports.items()
+    )
+    return SubmissionResult(stem, kernels, run.problems)
+
+
+def no_notebook(stem: str, reason: str) -> SubmissionResult:
+    """The result of a submission that is no notebook: no points, and the reason."""
+    faults = {name: Fault("missing", "There is no notebook to grade.") for name in catalog.checks(stem)}
+    return SubmissionResult(stem, tuple(_unrun_mark(name, fault) for name, fault in faults.items()), (), (reason,))
+
+
+def _unrun_mark(name: str, fault: Fault) -> KernelMark:
+    return mark_of(not_run(name, fault))
+
+
+def _run(stem: str, cells: list[tuple[int, str]], cases: Mapping[str, Any], limits: Limits) -> Run:
+    """Run the notebook in this process's worker for the chapter; once more in a new one where that is lost."""
+    for _ in range(2):
+        if stem not in _workers:
+            _workers[stem] = Worker(stem)
+        try:
+            return run_notebook(_workers[stem], cells, cases, limits)
+        except WorkerLost:
+            _workers.pop(stem).close()
+    fault = Outcome(fault=Fault("crashed", "The notebook ended the process that runs it, twice."))
+    return Run((), {}, {name: (fault,) * len(drawn) for name, drawn in cases.items()})
+
+
+def close_workers() -> None:
+    """End the workers of this process."""
+    while _workers:
+        _workers.popitem()[1].close()
+
+
+def _with_watched(outcome: Outcome, found: tuple[str, ...], allowed: tuple[str, ...]) -> Outcome:
+    """The outcome with the ready-made functions that its watch saw and those found in the source."""
+    seen = tuple(name for name in outcome.watched if name in allowed)
+    return Outcome(outcome.arrays, outcome.fault, tuple(sorted({*seen, *found})))
+
+
+def _missing(name: str, run: Run, defining: Mapping[str, int]) -> Fault:
+    """Why a kernel's name does not stand for something that can be called."""
+    if kind := run.kinds.get(name):
+        return Fault("missing", f"`{name}` is not a function in your notebook, but {_with_article(kind)}.")
+    if problem := _problem_of(defining.get(name), run.problems):
+        line = f" (line {problem.line} of the cell)" if problem.line else ""
+        return Fault(
+            "missing", f"The cell that defines `{name}` did not run to its end: {problem.text.rstrip(chr(46))}{line}."
+        )
+    text = f"Your notebook defines no `{name}`."
+    if near := similar_name(name, defining.keys() - catalog.kernels().keys()):
+        text += f" It defines `{near}`: should that be the name?"
+    return Fault("missing", text)
+
+
+def _problem_of(cell: int | None, problems: tuple[CellProblem, ...]) -> CellProblem | None:
+    return next((problem for problem in problems if problem.cell == cell), None)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,83 @@
+"""Finding what was handed in: which file of a student belongs to which chapter."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autograder import notebooks
+from autograder.grading.submission import NotReadable, read_file, read_notebook
+
+LOOK_LIMIT = 50  # notebooks of one student that are looked into
+
+
+@dataclass
+class Found:
+    """What a student handed in for one chapter: bytes, or why there are none; ``remarks`` are for the report."""
+
+    student: str
+    stem: str
+    path: Path
+    data: bytes | None = None
+    remarks: list[str] = field(default_factory=list)
+
+
+def find_submissions(directory: Path, stems: Collection[str]) -> Iterator[Found]:
+    """What lies in a directory in nbgrader's layout, ``STUDENT/STEM/STEM.ipynb``, a student and a chapter at a time.
+
+    A notebook that goes by another name is placed by what it holds.
+    """
+    for student in sorted(entry for entry in directory.iterdir() if entry.is_dir() and not entry.is_symlink()):
+        yield from _of_student(student, stems)
+
+
+def _of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
+    misnamed = _misnamed(folder, stems)
+    for stem in sorted(stems):
+        path = folder / stem / f"{stem}.ipynb"
+        found = Found(folder.name, stem, path)
+        others = [candidate for candidate, chapter in misnamed if chapter == stem]
+        if path.exists() or path.is_symlink():
+            if others:
+                found.remarks.append(f"Not graded, as {path.name} is there: {_listed(others, folder)}.")
+        elif others:
+            found.path = others[-1]
+            found.remarks.append(
+                f"Placed by what it holds: {_listed(others[-1:], folder)} should be {stem}/{path.name}."
+            )
+            if others[:-1]:
+                found.remarks.append(f"Not graded, as a newer one is there: {_listed(others[:-1], folder)}.")
+        elif path.parent.is_dir():
+            found.remarks.append("No notebook of this chapter was handed in.")
+            yield found
+            continue
+        else:
+            continue
+        try:
+            found.data = read_file(found.path, folder)
+        except NotReadable as error:
+            found.remarks.append(str(error))
+        yield found
+
+
+def _listed(paths: Sequence[Path], folder: Path) -> str:
+    return ", ".join(str(path.relative_to(folder)) for path in paths)
+
+
+def _misnamed(folder: Path, stems: Collection[str]) -> list[tuple[Path, str]]:
+    """Notebooks whose name is not the right one, oldest first, with the chapter that each is of."""
+    proper = {folder / stem / f"{stem}.ipynb" for stem in stems}
+    candidates = [
+        path
+        for path in sorted(folder.rglob("*.ipynb"))
+        if path not in proper and path.is_file() and not path.is_symlink() and ".ipynb_checkpoints" not in path.parts
+    ]
+    found = []
+    for path in sorted(candidates[:LOOK_LIMIT], key=lambda path: (path.stat().st_mtime, path)):
+        try:
+            stem = notebooks.stem_of(read_notebook(read_file(path, folder)))
+        except NotReadable:
+            # Nothing can be read in it: the folder that it lies in says where it belongs.
+            stem = path.relative_to(folder).parts[0]
+        if stem in stems:
+            found.append((path, stem))
+    return found

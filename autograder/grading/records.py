@@ -1,0 +1,75 @@
+"""What a grading directory keeps between runs: the secret seed, and the result of each submission."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder import __version__, notebooks
+from autograder.grading.results import SubmissionResult
+from autograder.grading.session import Limits
+
+SEED_BITS = 63
+
+
+def seed_of(directory: Path) -> int:
+    """The secret seed of a grading directory, drawn when first asked for and readable by its owner alone."""
+    path = directory / "seed"
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(str(secrets.randbits(SEED_BITS)))
+    return int(path.read_text())
+
+
+def course_digest(stem: str) -> str:
+    """A digest of all that decides a mark beside the submission and the seed: the course's code and the release."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256(__version__.encode())
+    for path in (*sorted(package.rglob("*.py")), notebooks.released_path(stem)):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def key_of(data: bytes, seed: int, limits: Limits, course: str) -> str:
+    """What a result is filed under: another submission, seed, limit or course asks for another result."""
+    return hashlib.sha256(f"{seed} {limits} {course} ".encode() + data).hexdigest()
+
+
+class Results:
+    """The results of a grading directory, one file ``results/STUDENT/STEM.json`` for each submission."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory / "results"
+
+    def _path(self, student: str, stem: str) -> Path:
+        return self.directory / student / f"{stem}.json"
+
+    def read(self, student: str, stem: str, key: str | None = None) -> SubmissionResult | None:
+        """The stored result; None where there is none, or none under this key."""
+        try:
+            stored = json.loads(self._path(student, stem).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return SubmissionResult.from_dict(stored["result"]) if key in (None, stored["key"]) else None
+
+    def write(self, student: str, key: str, result: SubmissionResult) -> None:
+        text = json.dumps({"key": key, "result": json.loads(result.to_json())}, ensure_ascii=False, indent=1)
+        write_text(self._path(student, result.stem), text)
+
+    def all(self) -> Iterator[tuple[str, SubmissionResult]]:
+        """Student and result of everything that is stored, in order."""
+        for path in sorted(self.directory.glob("*/*.json")):
+            if (result := self.read(path.parent.name, path.stem)) is not None:
+                yield path.parent.name, result
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)

@@ -1,0 +1,142 @@
+"""What came of grading one submission, as plain data that can be stored and shown."""
+
+import builtins
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autograder import telling
+from autograder.grading.session import CellProblem
+from autograder.judging import Report
+from autograder.probing import Fault
+
+# The errors that are named to a student. Other names, and all messages, were made by code that saw hidden inputs.
+KNOWN_ERRORS = {
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+}
+_VALUE = (
+    r"(None \(is a `return` missing\?\)|an? \w{1,20}( of shape \([\d, ]{0,30}\) and dtype [\w.]{1,20}"
+    r"| of length \d{1,6})?|\d{1,3} values)"
+)
+DESCRIPTION = re.compile(
+    rf"The kernel should return \d+ values, [\w, ]{{1,200}}; it returned {_VALUE}\."
+    rf"|`\w{{1,40}}` should be a (NumPy array of numbers|torch\.Tensor); the kernel returned {_VALUE}\."
+    r"|`\w{1,40}` is a tensor of a kind that cannot be compared \([\w., ]{1,60}\)\."
+)
+
+
+@dataclass(frozen=True)
+class AspectMark:
+    """One aspect of a kernel: its points, and in words why it did not pass ("" where it did)."""
+
+    title: str
+    passed: bool
+    score: int
+    points: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class KernelMark:
+    """What a kernel earned and what its author is told; ``flags`` are for the instructor."""
+
+    kernel: str
+    passed: bool
+    score: int
+    points: int
+    verdict: str
+    aspects: tuple[AspectMark, ...]
+    advice: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class SubmissionResult:
+    """The marks of one submission."""
+
+    stem: str
+    kernels: tuple[KernelMark, ...]
+    problems: tuple[CellProblem, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> int:
+        return sum(mark.score for mark in self.kernels)
+
+    @property
+    def points(self) -> int:
+        return sum(mark.points for mark in self.kernels)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "SubmissionResult":
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "SubmissionResult":
+        """The result in what ``dataclasses.asdict`` and JSON made of it."""
+        kernels = (
+            KernelMark(
+                **mark
+                | {"aspects": tuple(AspectMark(**aspect) for aspect in mark["aspects"])}
+                | {name: tuple(mark[name]) for name in ("advice", "mistakes", "flags")}
+            )
+            for mark in data["kernels"]
+        )
+        problems = (CellProblem(**problem) for problem in data["problems"])
+        return cls(data["stem"], tuple(kernels), tuple(problems), tuple(data["remarks"]))
+
+
+def mark_of(report: Report, source: str = "") -> KernelMark:
+    """A report on hidden cases as a mark: no case, no value, and no words that student code chose while it saw them."""
+    report = dataclasses.replace(
+        report,
+        findings=tuple(
+            dataclasses.replace(finding, fault=fault, text=fault.text if fault else finding.text)
+            for finding in report.findings
+            for fault in [_presentable(finding.fault)]
+        ),
+    )
+    reasons: dict[str, str] = {}
+    for aspect in report.aspects:
+        wrong = telling.first_wrong(report, aspect.title)
+        reason = telling.why_not(report, wrong) if wrong else ""
+        reasons[aspect.title] = "" if reason in reasons.values() else reason
+    return KernelMark(
+        kernel=report.kernel,
+        passed=report.passed,
+        score=min(max(report.score, 0), report.points),
+        points=report.points,
+        verdict=telling.headline(report),
+        aspects=tuple(
+            AspectMark(aspect.title, aspect.passed, aspect.score, aspect.points, reasons[aspect.title])
+            for aspect in report.aspects
+        ),
+        advice=report.advice,
+        mistakes=report.mistakes,
+        flags=tuple(f"calls {name}" for name in report.ready_made) + _ends(report),
+        source=source,
+    )
+
+
+def _ends(report: Report) -> tuple[str, ...]:
+    kinds = {finding.fault.kind for finding in report.findings if finding.fault}
+    return tuple(sorted(kinds & {"stopped", "crashed", "missing"}))
+
+
+def _presentable(fault: Fault | None) -> Fault | None:
+    """The fault in words that cannot carry a hidden input out."""
+    if fault is None or fault.kind not in ("raised", "unusable"):
+        return fault
+    if fault.kind == "unusable":
+        known = DESCRIPTION.fullmatch(fault.text)
+        return Fault("unusable", fault.text if known else "What the kernel returned is not what its contract says.")
+    name = fault.exception if fault.exception in KNOWN_ERRORS else "an error"
+    return Fault("raised", name, name, fault.line)

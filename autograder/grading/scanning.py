@@ -1,0 +1,80 @@
+"""Looking in a kernel's source for the ready-made function that it should reproduce."""
+
+import ast
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def ready_made_uses(notebook: Mapping[str, Any], kernel: str, reproduces: Collection[str]) -> list[str]:
+    """Which of the ready-made functions a kernel's source refers to, itself or through the notebook's own functions.
+
+    This finds what the run-time watch may miss, a function that is called in one case only. It is not complete:
+    Python has more ways to reach a function than a reading of the source can see.
+    """
+    modules, bindings = _names_of(notebook)
+    used: set[str] = set()
+    seen: set[str] = set()
+    pending = [kernel]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in bindings.get(name, ()):
+            for part in ast.walk(node):
+                dotted = _dotted(part, modules)
+                used |= {ready for ready in reproduces if dotted and _same_function(dotted, ready)}
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                    pending.append(part.id)
+    return sorted(used)
+
+
+def _names_of(notebook: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, list[ast.AST]]]:
+    """What imports bind names to, as dotted names, and what the notebook's own top-level names stand for."""
+    modules: dict[str, str] = {}
+    bindings: dict[str, list[ast.AST]] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        for node in _parsed(cell["source"]):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Import):
+                    for alias in part.names:
+                        top = alias.name.split(".")[0]
+                        modules[alias.asname or top] = alias.name if alias.asname else top
+                elif isinstance(part, ast.ImportFrom) and part.module:
+                    for alias in part.names:
+                        modules[alias.asname or alias.name] = f"{part.module}.{alias.name}"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                bindings[node.name] = [node]
+                modules.pop(node.name, None)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        bindings[target.id] = [node.value]
+    return modules, bindings
+
+
+def _parsed(source: str) -> list[ast.stmt]:
+    """The statements of a cell without its IPython magics; none where it does not parse."""
+    lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()]
+    try:
+        return ast.parse("\n".join(lines)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _dotted(node: ast.AST, modules: Mapping[str, str]) -> str | None:
+    """The dotted name of a reference that begins at an imported name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in modules:
+        return None
+    return ".".join([modules[node.id], *reversed(parts)])
+
+
+def _same_function(dotted: str, ready: str) -> bool:
+    """Whether two dotted names of one package end in the same name, whatever path leads there."""
+    return dotted.split(".")[0] == ready.split(".")[0] and dotted.split(".")[-1] == ready.split(".")[-1]
