@@ -1,15 +1,14 @@
-"""The theme brings Font Awesome (2.6 MB) and source maps that no page uses; the built site goes without them."""
+"""The theme brings scripts, source maps and old font formats that no page asks for; the built site goes without them."""
 
-import shutil
 from pathlib import Path
 
-UNUSED = ("_static/scripts/fontawesome.js*", "_static/vendor", "_static/scripts/*.map")
+UNUSED = ("_static/scripts/fontawesome.js*", "_static/scripts/*.map", "_static/styles/*.map", "_static/**/*.ttf")
 
 
 def _remove_unused(app, exception) -> None:
     for pattern in UNUSED if exception is None and app.builder.format == "html" else ():
         for path in list(Path(app.outdir).glob(pattern)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def setup(app):
