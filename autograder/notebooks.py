@@ -43,6 +43,39 @@ def read_released(stem: str):
     return nbformat.read(path, as_version=4)
 
 
+def read_notebook(path: Path):
+    """A notebook of any format that Jupyter reads, in the newest.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a notebook.
+    FileNotFoundError
+        If there is no such file.
+    """
+    import nbformat
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] and isinstance(cell["source"], str)]
+    except OSError:
+        raise
+    except Exception as error:  # nbformat fails in many ways on a file that is no notebook
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise ValueError(f"{path} is not a notebook ({reason}); give the .ipynb file itself.") from None
+    for cell in cells:
+        cell.setdefault("metadata", {})
+    return notebook
+
+
+def as_text(notebook: Mapping[str, Any]) -> str:
+    """The text of a notebook's file in format 4.5, which gives each cell an id."""
+    import nbformat
+
+    notebook = nbformat.from_dict({**notebook, "nbformat": 4, "nbformat_minor": 5})
+    return nbformat.writes(notebook) + "\n"
+
+
 def cell_kind(cell: Cell) -> str:
     """What a cell is for: "kernel", "check", "setup", "experiment" or "prose".
 
@@ -108,16 +141,25 @@ def kernel_sources(notebook: Mapping[str, Any]) -> dict[str, str]:
     return {name: notebook["cells"][place]["source"] for place, name in kernel_cells(notebook["cells"])}
 
 
-def stem_of(notebook: Mapping[str, Any]) -> str | None:
-    """The chapter of a notebook: by its stamp, else its ``begin`` call, else the kernels that it defines."""
-    stamped = notebook["metadata"].get("autograder", {}).get("stem")
-    if stamped in set(catalog.kernels().values()):
-        return stamped
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code" and (match := BEGIN.search(cell["source"])):
-            return match[1]
-    stems = [catalog.stem_of(name) for name in kernel_sources(notebook)]
-    return max(stems, key=stems.count) if stems else None
+def chapter_of(notebook: Mapping[str, Any], path: Path) -> str:
+    """The chapter of a notebook: by its stamp, else its ``begin`` call, else the kernels that it defines.
+
+    Raises
+    ------
+    ValueError
+        If it is no notebook of this course; the message names ``path``.
+    """
+    known = set(catalog.kernels().values())
+    begun = (BEGIN.search(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    claims = [notebook["metadata"].get("autograder", {}).get("stem"), *(match[1] for match in begun if match)]
+    stems = [stem for stem in claims if stem in known]
+    stems = stems[:1] or [catalog.stem_of(name) for name in kernel_sources(notebook)]
+    if not stems:
+        raise ValueError(
+            f"{path} is not of this course: it defines none of its kernels, and `begin` names none of its chapters "
+            f"({', '.join(sorted(known))})."
+        )
+    return max(stems, key=stems.count)
 
 
 def digest(source: str) -> str:
