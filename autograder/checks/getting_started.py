@@ -3,7 +3,7 @@
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check
+from autograder.checking import Check, edited
 from autograder.reference import getting_started as reference
 
 softmax = Check(
@@ -62,12 +62,21 @@ def _minus_infinity(draw):
 LARGEST = """    largest = x.max(axis=axis, keepdims=True)
     largest = np.where(np.isneginf(largest), 0.0, largest).astype(x.dtype)
 """
+NOTHING_SUBTRACTED = "    largest = np.zeros((), x.dtype)\n"
 TOTAL = "total = exponentials.sum(axis=axis, keepdims=True)"
+WEIGHTS = "return exponentials / np.where(total == 0.0, 1.0, total).astype(x.dtype)"
+
+
+def _slip_in_both_forms(id, old, new, hint, source=""):
+    """A slip in the kernel, and the same slip in the plain formula, where it gives other numbers."""
+    softmax.slip(id, old, new, hint, source)
+    softmax.mistake(f"{id}-plain", hint, source)(edited(reference.softmax, (LARGEST, NOTHING_SUBTRACTED), (old, new)))
+
 
 softmax.slip(
     "softmax-overflow",
     LARGEST,
-    "    largest = np.zeros((), x.dtype)\n",
+    NOTHING_SUBTRACTED,
     "Your exponentials overflow: exp(10000) is infinite, and infinity over infinity is NaN. Subtract each row's largest "
     "score before the exponential; the weights stay the same.",
     source="https://github.com/uTensor/uTensor/issues/175",
@@ -99,8 +108,8 @@ softmax.slip(
 )
 softmax.slip(
     "softmax-zero-over-zero",
-    "exponentials / np.where(total == 0.0, 1.0, total).astype(x.dtype)",
-    "exponentials / total",
+    WEIGHTS,
+    "return exponentials / total",
     "A row whose scores are all minus infinity comes out as NaN: its exponentials sum to zero, and zero over zero is NaN. "
     "Its weights should be zeros.",
 )
@@ -111,35 +120,35 @@ softmax.slip(
     "A row whose scores are all minus infinity gets equal weights; nothing may be chosen there, so its weights should be "
     "zeros.",
 )
-softmax.slip(
+_slip_in_both_forms(
     "softmax-total-of-all",
     TOTAL,
     "total = exponentials.sum(keepdims=True)",
     "You divide by the sum over the whole array, so all entries together sum to one. The weights should sum to one along "
     "`axis`.",
 )
-softmax.slip(
+_slip_in_both_forms(
     "softmax-axis-ignored",
-    "    exponentials = np.exp(x - largest)\n    " + TOTAL,
-    "    exponentials = np.exp(x - largest)\n    total = exponentials.sum(axis=-1, keepdims=True)",
+    TOTAL,
+    "total = exponentials.sum(axis=-1, keepdims=True)",
     "Your weights sum to one along the last axis, whatever `axis` says.",
 )
-softmax.slip(
+_slip_in_both_forms(
     "softmax-wrong-axis",
     TOTAL,
     "total = exponentials.sum(axis=0, keepdims=True)",
     "Your weights sum to one along the first axis, whatever `axis` says.",
     source="https://github.com/PetrochukM/PyTorch-NLP/issues/2",
 )
-softmax.slip(
+_slip_in_both_forms(
     "softmax-not-normalised",
-    "return exponentials / np.where(total == 0.0, 1.0, total).astype(x.dtype)",
+    WEIGHTS,
     "return exponentials",
     "You return the exponentials themselves; divide them by their sum along `axis`, so that the weights sum to one.",
 )
 softmax.slip(
     "softmax-log",
-    "return exponentials / np.where(total == 0.0, 1.0, total).astype(x.dtype)",
+    WEIGHTS,
     "return x - largest - np.log(total)",
     "You return the logarithm of the weights (log-softmax); the weights themselves are asked for.",
 )
@@ -163,10 +172,19 @@ softmax.slip(
 )
 softmax.slip(
     "softmax-float64-result",
-    "return exponentials / np.where(total == 0.0, 1.0, total).astype(x.dtype)",
+    WEIGHTS,
     "return np.asarray(exponentials / np.where(total == 0.0, 1.0, total), dtype=np.float64)",
     "Scores in single precision come back in double precision; keep the dtype of `x`.",
 )
+
+
+@softmax.mistake(
+    "softmax-no-exponential",
+    "You divide the scores themselves by their sum. Scores may be negative: the exponential, which is always positive, "
+    "comes first.",
+)
+def _no_exponential(x, axis=-1):
+    return x / x.sum(axis=axis, keepdims=True)
 
 
 @softmax.mistake(
