@@ -90,7 +90,7 @@ def hint(name: str) -> None:
     step = min(_hints_given.get(name, 0), len(hints) - 1)
     _hints_given[name] = step + 1
     last = " (the last one)" if step == len(hints) - 1 else ""
-    print(f"Hint {step + 1} of {len(hints)}{last}: {hints[step]}")
+    print(telling.wrapped(f"Hint {step + 1} of {len(hints)}{last}: {hints[step]}"))
 
 
 def _source(kernel: Callable) -> str | None:

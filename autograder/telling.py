@@ -1,20 +1,26 @@
 """Telling a person what a check found: as text that reads without colour, and as HTML with small pictures."""
 
 import html
+import textwrap
+from collections.abc import Iterator
 
 import numpy as np
 
-from autograder.judging import Finding, Report
+from autograder.judging import AspectResult, Finding, Report
 
+COLUMNS = 80  # of a report as text
 PICTURE_CELLS = 16  # rows and columns of a picture at the most
-CELL = 9  # pixels
+PICTURE_SIZE = 112  # pixels, on its longer side; a picture of few cells is smaller
+LARGEST_CELL = 14  # pixels
+FAINT = 0.1  # a difference smaller than this share of the values is shown enlarged
 
 STYLE = """
 .ag{font:14px/1.5 system-ui,sans-serif;border-left:4px solid var(--ag);padding:.4em .9em;margin:.3em 0;color:inherit}
 .ag.pass{--ag:#1a7f37}.ag.part{--ag:#9a6700}.ag.fail{--ag:#cf222e}
-.ag h4{margin:0 0 .3em;font-size:1.05em}.ag ul{margin:.2em 0;padding-left:1.2em;list-style:none}.ag p{margin:.3em 0}
-.ag .why{margin-left:1.4em}.ag .advice{font-weight:600}.ag figure{display:inline-block;margin:.3em .8em .3em 1.4em}
-.ag figcaption{font-size:.85em}.ag code{font-size:.95em}
+.ag p{margin:.3em 0}.ag .verdict{font-weight:700;font-size:1.05em}.ag .advice{font-weight:600}
+.ag ul{margin:.5em 0;padding-left:0;list-style:none}.ag li{margin:.2em 0}.ag .why{margin-left:1.2em}
+.ag figure{display:inline-block;vertical-align:top;margin:.3em .6em .5em 1.2em}
+.ag figcaption{font-size:.85em;text-align:left}.ag svg{display:block;outline:1px solid #8888}.ag code{font-size:.95em}
 """
 
 
@@ -54,44 +60,66 @@ def why_not(report: Report, finding: Finding) -> str:
 def as_text(report: Report) -> str:
     """The report as plain text."""
     lines = [headline(report)]
-    for aspect in report.aspects:
+    for aspect, why, _ in _aspects(report):
         lines.append(f"  [{'ok' if aspect.passed else '--'}] {aspect.title} ({aspect.score} of {aspect.points})")
-    shown = set()
-    for aspect in report.aspects:
-        wrong = first_wrong(report, aspect.title)
-        if wrong and (why := why_not(report, wrong)) not in shown:
-            shown.add(why)
-            lines.append(f"  {aspect.title}: {why}")
-    if len(report.advice) > 1:
-        lines.append("  What you get is what each of these mistakes gives:")
+        lines += [f"       {why}"] if why else []
+    lines += [f"  {line}" for line in _lead(report)]
     lines += [f"  -> {advice}" for advice in report.advice]
-    if not report.passed and not report.hidden and not report.is_reference:
-        lines.append(f'  For the next hint: hint("{report.kernel}")')
-    return "\n".join(lines)
+    lines += [f'  For the next hint: hint("{report.kernel}")'] if _wants_hint(report) else []
+    return "\n".join(wrapped(line) for line in lines)
 
 
 def as_html(report: Report) -> str:
     """The report as an HTML fragment with its own style, without scripts."""
     state = "pass" if report.passed and not report.is_reference else "part" if report.score else "fail"
-    parts = [f"<style>{STYLE}</style><div class='ag {state}' role='status'><h4>{inline(headline(report))}</h4><ul>"]
-    shown = set()
-    for aspect in report.aspects:
-        mark = "✓" if aspect.passed else "✗"
-        word = "right" if aspect.passed else "not yet"
+    parts = [f"<style>{STYLE}</style><div class='ag {state}' role='status'>"]
+    parts.append(f"<p class='verdict'>{inline(headline(report))}</p>")
+    parts += [f"<p>{line}</p>" for line in _lead(report)]
+    parts += [f"<p class='advice'>→ {inline(advice)}</p>" for advice in report.advice]
+    parts.append("<ul>")
+    for aspect, why, wrong in _aspects(report):
+        mark, word = ("✓", "right") if aspect.passed else ("✗", "not yet")
         points = f"{aspect.score} of {aspect.points}"
         parts.append(f"<li><span aria-hidden='true'>{mark}</span> {inline(aspect.title)}: {word} ({points})")
-        wrong = first_wrong(report, aspect.title)
-        if wrong and (why := why_not(report, wrong)) not in shown:
-            shown.add(why)
-            parts.append(f"<p class='why'>{inline(why)}</p>{_pictures(wrong)}")
+        parts.append(f"<p class='why'>{inline(why)}</p>{_pictures(wrong)}" if why else "")
         parts.append("</li>")
     parts.append("</ul>")
-    if len(report.advice) > 1:
-        parts.append("<p>What you get is what each of these mistakes gives:</p>")
-    parts += [f"<p class='advice'>→ {inline(advice)}</p>" for advice in report.advice]
-    if not report.passed and not report.hidden and not report.is_reference:
+    if _wants_hint(report):
         parts.append(f"<p>For the next hint: <code>hint(&quot;{html.escape(report.kernel)}&quot;)</code></p>")
     return "".join(parts) + "</div>"
+
+
+def _aspects(report: Report) -> Iterator[tuple[AspectResult, str, Finding | None]]:
+    """Each aspect, why it did not pass unless that was said before, and the finding that says so."""
+    said = set()
+    for aspect in report.aspects:
+        wrong = first_wrong(report, aspect.title)
+        why = why_not(report, wrong) if wrong else ""
+        yield aspect, "" if why in said else why, wrong
+        said.add(why)
+
+
+def _lead(report: Report) -> list[str]:
+    """What stands before the advice where several known mistakes give the same arrays."""
+    several = len(report.mistakes) > 1 and len(report.advice) > 1
+    return ["Several mistakes give what yours gives:"] if several else []
+
+
+def _wants_hint(report: Report) -> bool:
+    return not report.passed and not report.hidden and not report.is_reference
+
+
+def wrapped(text: str) -> str:
+    """Text in lines of ``COLUMNS``, each as far from the left as the first one's words."""
+    words = text.lstrip(" ->")
+    return textwrap.fill(
+        text,
+        COLUMNS,
+        drop_whitespace=True,
+        subsequent_indent=" " * (len(text) - len(words)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def inline(text: str) -> str:
@@ -110,23 +138,35 @@ def _pictures(finding: Finding) -> str:
         np.atleast_2d(array[cut].astype(np.float64))[:PICTURE_CELLS, :PICTURE_CELLS] for array in (target, given)
     )
     with np.errstate(invalid="ignore"):
-        panels = {"target": target, "yours": given, "difference": given - target}
-    sizes = np.abs(np.concatenate([target, given]))
-    scale = sizes[np.isfinite(sizes)].max(initial=0.0) or 1.0
+        difference = given - target
+    scale, error = _largest(target, given) or 1.0, _largest(difference)
+    faint = 0 < error < FAINT * scale
+    panels = {
+        "target": target / scale,
+        "yours": given / scale,
+        "difference, enlarged" if faint else "difference": difference / (error if faint else scale),
+    }
     what = f"{finding.mismatch.array}[{', '.join(map(str, cut))}]" if cut else finding.mismatch.array
     return "".join(
-        f"<figure>{_picture(values / scale, f'{title}: {what}')}<figcaption>{title}</figcaption></figure>"
+        f"<figure>{_picture(values, f'{title}: {what}')}<figcaption>{title}</figcaption></figure>"
         for title, values in panels.items()
     )
 
 
+def _largest(*arrays: np.ndarray) -> float:
+    """The largest size of a finite entry."""
+    sizes = np.abs(np.concatenate(arrays))
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
 def _picture(values: np.ndarray, label: str) -> str:
     """A matrix of numbers from -1 to 1 as coloured squares."""
+    side = min(PICTURE_SIZE // max(values.shape), LARGEST_CELL)
     cells = "".join(
-        f"<rect x='{column * CELL}' y='{row * CELL}' width='{CELL}' height='{CELL}' fill='{_colour(value)}'/>"
+        f"<rect x='{column * side}' y='{row * side}' width='{side}' height='{side}' fill='{_colour(value)}'/>"
         for (row, column), value in np.ndenumerate(values)
     )
-    height, width = (CELL * size for size in values.shape)
+    height, width = (side * size for size in values.shape)
     label = html.escape(label, quote=True)
     return f"<svg role='img' aria-label='{label}' width='{width}' height='{height}'>{cells}</svg>"
 

@@ -1,5 +1,6 @@
 """What a person reads: as text without colour, as HTML, and never an expected number."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -29,7 +30,7 @@ def stub(x, axis):
 @pytest.mark.parametrize("seed", [None, 1], ids=["visible", "hidden"])
 def test_text_and_html_say_the_same(kernel, seed):
     report = evaluate("softmax", kernel, seed)
-    text, page = telling.as_text(report), telling.as_html(report)
+    text, page = " ".join(telling.as_text(report).split()), telling.as_html(report)
     words = re.sub(r"<style>.*?</style>|<svg.*?</svg>|<[^>]+>", " ", page)
     assert telling.headline(report) in text
     assert telling.headline(report) in words
@@ -60,7 +61,7 @@ def test_a_stub_is_not_written_yet():
 
 
 def test_an_error_has_its_line():
-    text = telling.as_text(evaluate("softmax", KERNELS["error"]))
+    text = " ".join(telling.as_text(evaluate("softmax", KERNELS["error"])).split())
     assert re.search(r"Your kernel raised ValueError: .* \(line \d+ of your cell\)", text)
 
 
@@ -77,6 +78,30 @@ def test_the_picture_shows_target_yours_and_difference_without_numbers():
     labels = re.findall(r"aria-label='([^']+)'", page)
     assert labels[:3] == ["target: weights", "yours: weights", "difference: weights"]
     assert not re.search(r"<text|<title", page)
+
+
+def test_a_small_difference_is_enlarged_and_says_so():
+    epsilon = next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id == "softmax-rounded-epsilon")
+    page = telling.as_html(evaluate("softmax", epsilon))
+    difference = re.search(r"aria-label='difference, enlarged: weights'.*?</svg>", page)[0]
+    assert "<figcaption>difference, enlarged</figcaption>" in page
+    assert "rgb(0,0,255)" in difference
+
+
+def test_text_fits_a_terminal_and_keeps_its_margin():
+    lines = telling.as_text(evaluate("softmax", KERNELS["sum of all"])).splitlines()
+    assert max(map(len, lines)) <= telling.COLUMNS
+    why = next(i for i, line in enumerate(lines) if "Case:" in line)
+    assert re.match(r" *", lines[why])[0] == re.match(r" *", lines[why + 1])[0]
+
+
+def test_several_mistakes_are_led_in_and_other_advice_is_not():
+    report = evaluate("softmax", lambda x, axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True))
+    assert len(report.advice) > 1
+    assert "Several mistakes give what yours gives:" in telling.as_text(report)
+    one = evaluate("softmax", KERNELS["sum of all"])
+    advised = dataclasses.replace(one, advice=("Delete the placeholder.", *one.advice))
+    assert "Several mistakes" not in telling.as_text(advised)
 
 
 def test_a_picture_survives_values_that_are_not_finite():

@@ -2,7 +2,7 @@
 
 import argparse
 
-from autograder import catalog
+from autograder import catalog, telling
 from autograder.cli import WrongUse
 
 
@@ -18,5 +18,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(str(error)) from None
     if not 1 <= arguments.level <= len(hints):
         raise WrongUse(f"--level is {arguments.level}; {arguments.kernel} has hints 1 to {len(hints)}.")
-    print(f"Hint {arguments.level} of {len(hints)}: {hints[arguments.level - 1]}")
+    print(telling.wrapped(f"Hint {arguments.level} of {len(hints)}: {hints[arguments.level - 1]}"))
     return 0
