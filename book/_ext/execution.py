@@ -25,6 +25,10 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 PACKAGES = ("autograder", "lab")
 QUIET = ["--log-level=ERROR"]  # each kernel warns that it listens on a local port
+FOUND_BY_STEM = {
+    "autograder/catalog.py": [f"autograder/{room}/{{stem}}.py" for room in ("probes", "checks", "reference")],
+    "autograder/notebooks.py": ["exercises/{stem}/{stem}.ipynb", "solutions/{stem}/{stem}.py"],
+}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -82,8 +86,8 @@ def _files(toc) -> Iterator[str]:
 def imported_files(code: str, stem: str, root: Path) -> set[Path]:
     """Files of our packages that ``code`` imports, and those that they import in turn.
 
-    The checks of a kernel are found by its name, not by an import, so a page that calls on the catalog depends on the
-    probes, checks and reference of its own chapter. A package that is used counts with its data files.
+    Checks and notebooks are found by a chapter's name, not by an import, so a page that uses what finds them depends on
+    those of its own chapter. A package that is used counts with its data files.
     """
     found: set[Path] = set()
     waiting = list(_modules(ast.parse(code), "", root))
@@ -94,12 +98,9 @@ def imported_files(code: str, stem: str, root: Path) -> set[Path]:
         found.add(path)
         if path.name == "__init__.py":
             found |= {f for f in path.parent.rglob("*") if f.is_file() and f.suffix not in (".py", ".pyc")}
-        if path == root / "autograder" / "catalog.py":
-            waiting += [
-                file
-                for room in ("probes", "checks", "reference")
-                if (file := root / "autograder" / room / f"{stem}.py").exists()
-            ]
+        by_stem = [root / name.format(stem=stem) for name in FOUND_BY_STEM.get(path.relative_to(root).as_posix(), ())]
+        waiting += [file for file in by_stem if file.exists() and root / "autograder" in file.parents]
+        found |= {file for file in by_stem if file.exists() and root / "autograder" not in file.parents}
         package = ".".join(path.relative_to(root).parent.parts)
         waiting += _modules(ast.parse(path.read_text(encoding="utf-8")), package, root)
     return found
