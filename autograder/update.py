@@ -11,7 +11,16 @@ from typing import Any
 import nbformat
 
 from autograder import __version__, catalog, stubs
-from autograder.notebooks import BEGIN, KERNEL_ID, RELEASED_ID, cell_kind, digest, is_as_released, kernel_cells
+from autograder.notebooks import (
+    BEGIN,
+    KERNEL_ID,
+    RELEASED_ID,
+    cell_kind,
+    digest,
+    is_as_released,
+    is_only_checks,
+    kernel_cells,
+)
 
 CHECKED = re.compile(r"""check\(\s*["'](\w+)["']""")
 BEGIN_LINE = re.compile(r"^begin\(.*$", re.MULTILINE)
@@ -156,9 +165,17 @@ class _Merge:
         if name is not None and name not in self.slots:
             if _is_written(cell):
                 self._retire(name, cell)
-        elif cell["source"].strip() and not is_as_released(cell) and not _checks_nothing_known(cell):
+        elif is_as_released(cell):
+            return self._successor(cell, anchor)
+        elif cell["source"].strip() and not _checks_nothing_known(cell):
             self.own_after.setdefault(anchor, []).append(cell)
         return anchor
+
+    def _successor(self, cell, anchor: int) -> int:
+        """The place of the cell that replaces one of an older release: the next, if of its kind and new."""
+        new = self.new[anchor + 1] if anchor + 1 < len(self.new) else None
+        is_new = new is not None and all(new["source"] != other["source"] for other in self.old)
+        return anchor + 1 if is_new and cell_kind(new) == cell_kind(cell) else anchor
 
     def _same_in_release(self, cell) -> int | None:
         matches = (
@@ -213,7 +230,8 @@ def _is_written(cell) -> bool:
 
 def _checks_nothing_known(cell) -> bool:
     """Whether a cell only checks kernels that the course no longer has."""
-    return cell_kind(cell) == "check" and not any(name in catalog.kernels() for name in CHECKED.findall(cell["source"]))
+    source = cell["source"]
+    return is_only_checks(source) and not any(name in catalog.kernels() for name in CHECKED.findall(source))
 
 
 def _added(source: str, given: str) -> str:
