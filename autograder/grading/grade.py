@@ -1,13 +1,22 @@
 """Grading one submission: bytes in, marks out."""
 
+import os
 from collections.abc import Mapping
+from multiprocessing.util import Finalize
 from typing import Any
 
-from autograder import catalog, notebooks
-from autograder.grading.results import KernelMark, SubmissionResult, mark_of
+from autograder import catalog
+from autograder.grading.results import SubmissionResult, mark_of
 from autograder.grading.scanning import ready_made_uses
 from autograder.grading.session import CellProblem, Limits, Run, Worker, WorkerLost, run_notebook
-from autograder.grading.submission import NotReadable, cells_to_run, defining_cells, read_notebook, similar_name
+from autograder.grading.submission import (
+    NotReadable,
+    cells_to_run,
+    defining_cells,
+    read_notebook,
+    read_released,
+    similar_name,
+)
 from autograder.judging import Report, draw_cases, explain, judge, not_run
 from autograder.probing import Fault, Outcome
 
@@ -34,7 +43,7 @@ def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = 
         return no_notebook(stem, str(error))
     drawn = {name: draw_cases(name, seed) for name in catalog.checks(stem)}
     cases = {name: [case for _, case in cases] for name, cases in drawn.items()}
-    run = _run(stem, cells_to_run(notebook, notebooks.read_released(stem)), cases, limits or Limits())
+    run = _run(stem, cells_to_run(notebook, read_released(stem)), cases, limits or Limits())
     defining = defining_cells(notebook)
     sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
     reports: dict[str, Report] = {}
@@ -52,14 +61,10 @@ def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = 
     return SubmissionResult(stem, kernels, run.problems)
 
 
-def no_notebook(stem: str, reason: str) -> SubmissionResult:
+def no_notebook(stem: str, *remarks: str) -> SubmissionResult:
     """The result of a submission that is no notebook: no points, and the reason."""
-    faults = {name: Fault("missing", "There is no notebook to grade.") for name in catalog.checks(stem)}
-    return SubmissionResult(stem, tuple(_unrun_mark(name, fault) for name, fault in faults.items()), (), (reason,))
-
-
-def _unrun_mark(name: str, fault: Fault) -> KernelMark:
-    return mark_of(not_run(name, fault))
+    fault = Fault("missing", "There is no notebook to grade.")
+    return SubmissionResult(stem, tuple(mark_of(not_run(name, fault)) for name in catalog.checks(stem)), (), remarks)
 
 
 def _run(stem: str, cells: list[tuple[int, str]], cases: Mapping[str, Any], limits: Limits) -> Run:
@@ -79,6 +84,12 @@ def close_workers() -> None:
     """End the workers of this process."""
     while _workers:
         _workers.popitem()[1].close()
+
+
+def prepare_process() -> None:
+    """Set up a process of a pool that grades: one thread, and an end to its workers when it ends."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    Finalize(None, close_workers, exitpriority=10)
 
 
 def _with_watched(outcome: Outcome, found: tuple[str, ...], allowed: tuple[str, ...]) -> Outcome:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
 )
-from nbgrader.utils import is_grade, is_locked, is_solution
 from sqlalchemy import select
 
 from autograder.grading.results import SubmissionResult
@@ -44,40 +44,32 @@ def register(gradebook: Gradebook, stem: str, released: Mapping[str, Any]) -> No
     gradebook.update_or_create_notebook(stem, stem)
     graded, solutions = set(), set()
     for cell in released["cells"]:
-        nbgrader = cell["metadata"].get("nbgrader", {})
-        name = nbgrader.get("grade_id")
-        if is_grade(cell):
+        role = cell["metadata"].get("nbgrader", {})
+        name = role.get("grade_id")
+        if role.get("grade"):
             graded.add(name)
-            gradebook.update_or_create_grade_cell(
-                name, stem, stem, max_score=float(nbgrader["points"]), cell_type=cell["cell_type"]
-            )
-        if is_solution(cell):
+            points, kind = float(role["points"]), cell["cell_type"]
+            gradebook.update_or_create_grade_cell(name, stem, stem, max_score=points, cell_type=kind)
+        if role.get("solution"):
             solutions.add(name)
             gradebook.update_or_create_solution_cell(name, stem, stem)
-        if is_grade(cell) or is_solution(cell) or is_locked(cell):
+        if name is not None:
             gradebook.update_or_create_source_cell(
                 name,
                 stem,
                 stem,
                 cell_type=cell["cell_type"],
-                locked=is_locked(cell),
-                source=cell["source"],
-                checksum=nbgrader.get("checksum"),
+                locked=bool(role.get("locked")),
+                source="".join(cell["source"]),
+                checksum=role.get("checksum"),
             )
     notebook = gradebook.find_notebook(stem, stem)
-    for cells, kept in ((notebook.grade_cells, graded), (notebook.solution_cells, solutions)):
-        for cell in cells:
-            if cell.name not in kept:
-                for entry in (*cell.grades, *(cell.comments or ())):
-                    gradebook.db.delete(entry)
-                gradebook.db.delete(cell)
+    gone = [cell for cell in notebook.grade_cells if cell.name not in graded]
+    gone += [cell for cell in notebook.solution_cells if cell.name not in solutions]
+    for cell in gone:
+        for entry in (*cell.grades, *(cell.comments or ()), cell):
+            gradebook.db.delete(entry)
     gradebook.db.commit()
-
-
-def recorded(gradebook: Gradebook, stem: str) -> set[str]:
-    """The students whose submission of a chapter is in the gradebook."""
-    query = select(SubmittedAssignment.student_id).join(SubmittedAssignment.assignment).filter_by(name=stem)
-    return set(gradebook.db.scalars(query))
 
 
 def record(gradebook: Gradebook, results: Iterable[tuple[str, SubmissionResult]]) -> None:
@@ -86,8 +78,10 @@ def record(gradebook: Gradebook, results: Iterable[tuple[str, SubmissionResult]]
         submitted = _submitted_notebook(gradebook, student, result.stem)
         grades = {grade.cell_id: grade for grade in submitted.grades}
         scores = {f"check-{mark.kernel}": mark.score for mark in result.kernels}
-        for cell in submitted.notebook.grade_cells:
-            grade = grades.get(cell.id) or Grade(cell_id=cell.id, notebook=submitted)
+        for cell in gradebook.find_notebook(result.stem, result.stem).grade_cells:
+            if (grade := grades.get(cell.id)) is None:
+                grade = Grade(cell_id=cell.id, notebook_id=submitted.id)
+                gradebook.db.add(grade)
             grade.auto_score = scores.get(cell.name)
             # A cell that no kernel's check stands behind was written by hand, and is for a person to mark.
             grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None
@@ -105,11 +99,35 @@ def _submitted_notebook(gradebook: Gradebook, student: str, stem: str) -> Submit
     )
     if (found := db.scalars(query).first()) is not None:
         return found
-    entry = db.get(Student, student) or Student(id=student)
-    submission = SubmittedAssignment(assignment=notebook.assignment, student=entry)
-    submitted = SubmittedNotebook(notebook=notebook, assignment=submission)
-    for cell in notebook.solution_cells:
-        Comment(cell_id=cell.id, notebook=submitted)
+    if db.get(Student, student) is None:
+        db.add(Student(id=student))
+    submission = SubmittedAssignment(assignment_id=notebook.assignment_id, student_id=student)
     db.add(submission)
     db.flush()
+    submitted = SubmittedNotebook(notebook_id=notebook.id, assignment_id=submission.id)
+    db.add(submitted)
+    db.flush()
+    db.add_all(Comment(cell_id=cell.id, notebook_id=submitted.id) for cell in notebook.solution_cells)
     return submitted
+
+
+@dataclass(frozen=True)
+class Marks:
+    """A student's marks in one chapter, manual ones included: name, score and maximum of each graded cell."""
+
+    student: str
+    stem: str
+    cells: tuple[tuple[str, float, float], ...]
+
+
+def marks_of_all(gradebook: Gradebook) -> list[Marks]:
+    """Everybody's marks in all chapters."""
+    found = []
+    for submission in gradebook.db.scalars(select(SubmittedAssignment)):
+        cells = tuple(
+            (grade.cell.name.removeprefix("check-"), grade.score, grade.cell.max_score)
+            for notebook in submission.notebooks
+            for grade in notebook.grades
+        )
+        found.append(Marks(submission.student_id, submission.name, cells))
+    return found

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autograder import __version__, notebooks
+from autograder.grading.placing import Found
 from autograder.grading.results import SubmissionResult
 from autograder.grading.session import Limits
 
 SEED_BITS = 63
+# The modules of the engine that decide a mark or its words.
+ENGINE = ("case", "catalog", "checking", "compare", "judging", "notebooks", "probing", "reading", "telling", "work")
 
 
 def seed_of(directory: Path) -> int:
@@ -28,15 +31,18 @@ def seed_of(directory: Path) -> int:
 def course_digest(stem: str) -> str:
     """A digest of all that decides a mark beside the submission and the seed: the course's code and the release."""
     package = Path(__file__).parents[1]
+    rooms = [package / room / f"{stem}.py" for room in ("reference", "probes", "checks")]
+    engine = [package / f"{name}.py" for name in ENGINE]
     digest = hashlib.sha256(__version__.encode())
-    for path in (*sorted(package.rglob("*.py")), notebooks.released_path(stem)):
+    for path in (*engine, *sorted((package / "grading").glob("*.py")), *rooms, notebooks.released_path(stem)):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def key_of(data: bytes, seed: int, limits: Limits, course: str) -> str:
+def key_of(found: Found, seed: int, limits: Limits, course: str) -> str:
     """What a result is filed under: another submission, seed, limit or course asks for another result."""
-    return hashlib.sha256(f"{seed} {limits} {course} ".encode() + data).hexdigest()
+    context = repr((found.remarks, seed, limits, course))
+    return hashlib.sha256(context.encode() + (found.data or b"")).hexdigest()
 
 
 class Results:
@@ -67,9 +73,9 @@ class Results:
                 yield path.parent.name, result
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
+    unfinished.write_text(text, encoding=encoding, newline="")
     os.replace(unfinished, path)

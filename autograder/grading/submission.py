@@ -86,6 +86,11 @@ def _metadata(owner: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def read_released(stem: str) -> dict[str, Any]:
+    """The notebook of a chapter as it was handed out, read in the same way; ``nbformat`` takes seconds to load."""
+    return read_notebook(notebooks.released_path(stem).read_bytes())
+
+
 def cells_to_run(notebook: Mapping[str, Any], released: Mapping[str, Any]) -> list[tuple[int, str]]:
     """Number (from 1) and source of the code cells that count for the grade.
 

@@ -1,0 +1,113 @@
+"""``autograder grade [SUBMITTED] --unsafe``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from autograder import notebooks
+from autograder.cli import WrongUse
+
+GRADING = notebooks.ROOT / "_build" / "grading"
+EXIT_CODES = (
+    "Exit code 0 when every submission has its mark, whatever the mark: a file that is no notebook gets 0 points. "
+    "1 when the grader itself failed on a submission, which is then left for the next run. 2 for wrong use."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXIT_CODES
+    parser.add_argument(
+        "submitted",
+        nargs="?",
+        type=Path,
+        help="directory with STUDENT/CHAPTER/CHAPTER.ipynb (default: submitted/ in the grading directory)",
+    )
+    parser.add_argument("--assignment", action="append", metavar="CHAPTER", help="grade this chapter (default: all)")
+    add_places(parser)
+    parser.add_argument("--workers", type=_positive, metavar="N", help="submissions at once (default: one a core)")
+    parser.add_argument("--cpu-seconds", type=_positive, default=30, help="for a cell or a kernel (default: 30)")
+    parser.add_argument(
+        "--wall-seconds", type=_positive, help="the same by the clock (default: six times --cpu-seconds)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress and no table")
+    parser.add_argument(
+        "--unsafe",
+        action="store_true",
+        help="run student code although it is not confined beyond processes and limits of its own",
+    )
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the grading directory and the gradebook are."""
+    parser.add_argument(
+        "--out", type=Path, default=GRADING, metavar="DIR", help="the grading directory (default: _build/grading)"
+    )
+    parser.add_argument("--db", metavar="URL", help="the gradebook (default: gradebook.db in the grading directory)")
+
+
+def db_url(arguments: argparse.Namespace) -> str:
+    return arguments.db or f"sqlite:///{(arguments.out / 'gradebook.db').resolve()}"
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from autograder.grading import sandbox
+
+    if sys.platform != "linux":
+        raise WrongUse(f"grading needs Linux; this is {sys.platform}. A container or a virtual machine will do.")
+    if not arguments.unsafe:
+        raise WrongUse(f"{sandbox.WARNING} To grade all the same, submissions that you trust: --unsafe")
+    submitted = arguments.submitted or arguments.out / "submitted"
+    if not submitted.is_dir():
+        raise WrongUse(f"{submitted} is not a directory; give one with STUDENT/CHAPTER/CHAPTER.ipynb in it.")
+    stems = _stems(arguments.assignment)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    print(f"Note: {sandbox.WARNING}", file=sys.stderr)
+    return _grade(arguments, submitted, stems)
+
+
+def _stems(wanted: list[str] | None) -> list[str]:
+    from autograder import catalog
+
+    known = sorted(stem for stem in set(catalog.kernels().values()) if notebooks.released_path(stem).exists())
+    if not known:
+        raise WrongUse("no chapter has a notebook; to generate them:  autograder notebooks")
+    for stem in wanted or ():
+        if stem not in known:
+            raise WrongUse(f"there is no chapter {stem!r} with a notebook; there are {', '.join(known)}.")
+    return sorted(set(wanted or known))
+
+
+def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str]) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from autograder.grading.batch import grade_directory
+    from autograder.grading.session import Limits
+    from autograder.grading.summary import print_marks
+
+    limits = Limits(arguments.cpu_seconds, arguments.wall_seconds or 6 * arguments.cpu_seconds)
+    console = Console(quiet=arguments.quiet)
+    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("grading", total=None)
+        outcome = grade_directory(
+            submitted,
+            stems,
+            db_url(arguments),
+            arguments.out,
+            limits=limits,
+            workers=arguments.workers,
+            progress=lambda done, total: progress.update(bar, advance=done, total=total),
+        )
+    print_marks(console, outcome.results)
+    console.print(f"{outcome.graded} graded, {len(outcome.results) - outcome.graded} as before.", highlight=False)
+    console.print(f"Marks: {db_url(arguments)}", highlight=False, soft_wrap=True)
+    for failure in outcome.failures:
+        print(f"not graded: {failure}", file=sys.stderr)
+    return 1 if outcome.failures else 0

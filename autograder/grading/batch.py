@@ -1,0 +1,133 @@
+"""Grading everything that lies in a directory, with results recorded as they come."""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from autograder import notebooks
+from autograder.grading.grade import grade_submission, no_notebook, prepare_process
+from autograder.grading.placing import Found, find_submissions
+from autograder.grading.recorded import recorded
+from autograder.grading.records import Results, course_digest, key_of, seed_of
+from autograder.grading.results import SubmissionResult
+from autograder.grading.session import Limits
+
+BATCH = 20  # results that are written to the gradebook in one transaction
+BATCH_SECONDS = 2.0  # or as many as come within this time
+
+
+@dataclass(frozen=True)
+class Task:
+    """One submission to grade, and the key that its result is filed under."""
+
+    found: Found
+    key: str
+
+
+Batch = list[tuple[Task, SubmissionResult]]
+
+
+@dataclass
+class Outcome:
+    """What a run of the grader did: everybody's results, and what could not be graded through a fault of the grader."""
+
+    results: list[tuple[str, SubmissionResult]]
+    failures: list[str]
+    graded: int
+
+
+def grade_directory(
+    submitted: Path,
+    stems: Collection[str],
+    db_url: str,
+    directory: Path,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Outcome:
+    """Grade what is new in a directory of submissions, and record it.
+
+    A result is written to the gradebook and then filed, so that a run that is cut off is finished by the next one.
+
+    Parameters
+    ----------
+    submitted
+        Submissions in nbgrader's layout, ``STUDENT/STEM/STEM.ipynb``.
+    stems
+        The chapters to grade.
+    db_url
+        The gradebook, as nbgrader writes it: ``sqlite:///…`` or ``postgresql://…``.
+    directory
+        Where the seed and the results are kept.
+    limits, workers
+        What a submission may use, and how many are graded at once (default: one for each core).
+    progress
+        Called with the number of submissions that are done and to be done.
+    """
+    limits, results, seed = limits or Limits(), Results(directory), seed_of(directory)
+    courses, known = {stem: course_digest(stem) for stem in stems}, recorded(db_url, stems)
+    tasks, pending = [], []
+    for found in find_submissions(submitted, stems):
+        task = Task(found, key_of(found, seed, limits, courses[found.stem]))
+        tasks.append(task)
+        done = found.student in known[found.stem] and results.read(found.student, found.stem, task.key)
+        pending += [] if done else [task]
+    failures: list[str] = []
+    if pending:
+        progress(0, len(pending))
+        with ProcessPoolExecutor(_count(workers, pending), get_context("spawn"), prepare_process) as executor:
+            futures = {_submit(executor, task, seed, limits): task for task in pending}
+            for batch in _recorded_batches(db_url, futures, failures):
+                for task, result in batch:
+                    results.write(task.found.student, task.key, result)
+                progress(len(batch), len(pending))
+    stored = [(task.found.student, results.read(task.found.student, task.found.stem, task.key)) for task in tasks]
+    return Outcome([entry for entry in stored if entry[1] is not None], failures, len(pending) - len(failures))
+
+
+def _count(workers: int | None, tasks: Sequence[Task]) -> int:
+    return min(workers or os.cpu_count() or 1, len(tasks))
+
+
+def _submit(executor: Executor, task: Task, seed: int, limits: Limits) -> Future:
+    if task.found.data is None:
+        return executor.submit(no_notebook, task.found.stem)
+    return executor.submit(grade_submission, task.found.data, task.found.stem, seed, limits)
+
+
+def _recorded_batches(db_url: str, futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:
+    """Enter results in the gradebook as they come, a few in one transaction, and yield what is entered."""
+    from autograder.grading import gradebook as marks  # loads nbgrader, while the pool is at work
+
+    with marks.open_gradebook(db_url) as gradebook:
+        for stem in sorted({task.found.stem for task in futures.values()}):
+            marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
+        for batch in _batches(futures, failures):
+            marks.record(gradebook, [(task.found.student, result) for task, result in batch])
+            yield batch
+
+
+def _batches(futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:
+    """The results a few at a time; where the grader itself failed, ``failures`` says how."""
+    batch, since = [], time.monotonic()
+    for future in as_completed(futures):
+        task = futures[future]
+        try:
+            result = future.result()
+        except Exception as error:
+            failures.append(f"{task.found.student}, {task.found.stem}: {type(error).__name__}: {error}")
+            continue
+        remarks = (*task.found.remarks, *result.remarks)
+        batch.append((task, dataclasses.replace(result, remarks=remarks)))
+        if len(batch) >= BATCH or time.monotonic() - since > BATCH_SECONDS:
+            yield batch
+            batch, since = [], time.monotonic()
+    if batch:
+        yield batch
