@@ -1,6 +1,8 @@
 """How a check is written: ``autograder/checks/STEM.py`` holds one ``Check`` for each kernel of its chapter."""
 
+import hashlib
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -112,5 +114,7 @@ def edited(kernel: Callable, *edits: tuple[str, str]) -> Callable:
     # The future import keeps annotations as text, as in the modules that load PyTorch late.
     flags = __import__("__future__").annotations.compiler_flag
     space = dict(vars(inspect.getmodule(kernel)))
-    exec(compile(source, f"<{kernel.__name__}, edited>", "exec", flags=flags), space)
+    filename = f"<{kernel.__name__}, edited: {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)  # so that its source can be read
+    exec(compile(source, filename, "exec", flags=flags), space)
     return space[kernel.__name__]
