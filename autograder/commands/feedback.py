@@ -16,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from autograder.grading.feedback import page
-    from autograder.grading.records import Results, write_text
+    from autograder.grading.records import Results
+    from autograder.notebooks import write_text
 
     results = list(Results(arguments.out).all())
     if not results:

@@ -74,9 +74,9 @@ def _misnamed(folder: Path, stems: Collection[str]) -> list[tuple[Path, str]]:
     found = []
     for path in sorted(candidates[:LOOK_LIMIT], key=lambda path: (path.stat().st_mtime, path)):
         try:
-            stem = notebooks.stem_of(read_notebook(read_file(path, folder)))
-        except NotReadable:
-            # Nothing can be read in it: the folder that it lies in says where it belongs.
+            stem = notebooks.chapter_of(read_notebook(read_file(path, folder)), path)
+        except (NotReadable, ValueError):
+            # It does not say what it is: the folder that it lies in says where it belongs.
             stem = path.relative_to(folder).parts[0]
         if stem in stems:
             found.append((path, stem))

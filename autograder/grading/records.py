@@ -64,18 +64,10 @@ class Results:
 
     def write(self, student: str, key: str, result: SubmissionResult) -> None:
         text = json.dumps({"key": key, "result": json.loads(result.to_json())}, ensure_ascii=False, indent=1)
-        write_text(self._path(student, result.stem), text)
+        notebooks.write_text(self._path(student, result.stem), text)
 
     def all(self) -> Iterator[tuple[str, SubmissionResult]]:
         """Student and result of everything that is stored, in order."""
         for path in sorted(self.directory.glob("*/*.json")):
             if (result := self.read(path.parent.name, path.stem)) is not None:
                 yield path.parent.name, result
-
-
-def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding=encoding, newline="")
-    os.replace(unfinished, path)
