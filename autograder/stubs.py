@@ -31,7 +31,7 @@ def with_markers(source: str) -> str:
         raise ValueError(f"kernel {node.name!r} leaves nothing to write; give it a body below its input checks.")
     for function, statements in reversed(bodies):
         indent = " " * statements[0].col_offset
-        first = _end_of_given(function, statements)
+        first = _end_of_given(lines, function, statements)
         last = _end_of_body(lines, function, indent)
         lines.insert(last, indent + END_SOLUTION)
         lines.insert(first, indent + BEGIN_SOLUTION)
@@ -44,14 +44,14 @@ def answers(node: ast.FunctionDef | ast.ClassDef) -> list[tuple[ast.FunctionDef,
     return [(function, statements) for function in written if (statements := answer(function))]
 
 
-def _end_of_given(function: ast.FunctionDef, statements: list[ast.stmt]) -> int:
-    """The last line of what is given, counted from 1: comments below it belong to the answer."""
-    given = function.body[: len(function.body) - len(statements)]
-    if given:
-        return given[-1].end_lineno
+def _end_of_given(lines: list[str], function: ast.FunctionDef, statements: list[ast.stmt]) -> int:
+    """The last line of what is given, counted from 1: blank lines and comments below it belong to the answer."""
     if statements[0].lineno == function.lineno:
         raise ValueError(f"{function.name!r} has its body on the line of its `def`; put it on a line of its own.")
-    return statements[0].lineno - 1
+    last = statements[0].lineno - 1
+    while not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#"):
+        last -= 1
+    return last
 
 
 def _end_of_body(lines: list[str], function: ast.FunctionDef, indent: str) -> int:
@@ -82,7 +82,7 @@ def is_stub(source: str) -> bool:
 
 def _is_placeholder(lines: list[str], function: ast.FunctionDef, statements: list[ast.stmt]) -> bool:
     indent = " " * statements[0].col_offset
-    body = lines[_end_of_given(function, statements) : _end_of_body(lines, function, indent)]
+    body = lines[_end_of_given(lines, function, statements) : _end_of_body(lines, function, indent)]
     return tuple(line.strip() for line in body if line.strip()) == CODE_STUB
 
 

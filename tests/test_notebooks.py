@@ -197,6 +197,11 @@ def test_comments_below_the_last_statement_are_part_of_the_answer():
     assert marked.count("### BEGIN SOLUTION") == marked.count("### END SOLUTION") == 2
 
 
+def test_comments_above_the_first_statement_are_part_of_the_answer():
+    marked = stubs.with_markers("def f(\n    x,\n):\n    # secret\n\n    return x")
+    assert stubs.without_regions(marked, "SOLUTION") == "def f(\n    x,\n):"
+
+
 def test_own_reader_of_marker_lines_agrees_with_jupytext(chapter):
     text = chapter.source.read_text()
     lines = text.splitlines()
