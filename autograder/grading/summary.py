@@ -30,11 +30,14 @@ def remarks(result: SubmissionResult) -> list[str]:
     found = [remark.rstrip(".") for remark in result.remarks]
     found += [f"cell {problem.cell} {problem.kind}" for problem in result.problems if problem.kind != "raised"]
     for mark in result.kernels:
-        said = _of_kernel(mark)
-        found += [f"{mark.kernel}: {said}"] if said else []
+        if "missing" not in mark.flags:
+            said = [*mark.flags, *_known(mark)]
+            found += [f"{mark.kernel}: {', '.join(said)}"] if said else []
+        elif not result.remarks:
+            found.append(mark.aspects[0].why.replace("`", "").rstrip("."))
     return found
 
 
-def _of_kernel(mark: KernelMark) -> str:
-    known = " or ".join(mark.mistakes[:2]) + (" or others" if len(mark.mistakes) > 2 else "")
-    return ", ".join(part for part in (*mark.flags, known) if part)
+def _known(mark: KernelMark) -> list[str]:
+    """The known mistakes that a kernel's answers look like, two at the most."""
+    return [" or ".join(mark.mistakes[:2]) + (" or others" if len(mark.mistakes) > 2 else "")] if mark.mistakes else []

@@ -11,7 +11,6 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ def encode(message: Any) -> bytes:
     """A message of None, booleans, numbers, strings, NumPy arrays, and lists and dicts of these, as one frame."""
     arrays: list[np.ndarray] = []
     header = json.dumps({"message": _without_arrays(message, arrays), "arrays": [_kind(array) for array in arrays]})
-    parts = [header.encode(), *(np.ascontiguousarray(array).tobytes() for array in arrays)]
+    parts = [header.encode(), *(array.tobytes() for array in arrays)]
     return b"".join([PREFIX.pack(len(parts[0]), sum(map(len, parts[1:]))), *parts])
 
 
@@ -265,8 +264,3 @@ _TEXTS = ("text", "exception", "details")
 
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and NAME.fullmatch(value) is not None
-
-
-def names(items: Any) -> Iterator[str]:
-    """The names in a list that came from student code; anything else in it is passed over."""
-    return (item for item in items if _is_name(item)) if isinstance(items, list) else iter(())
