@@ -167,7 +167,7 @@ def execute(chapter: Chapter, timeout: int = 600) -> tuple[nbformat.NotebookNode
 
     def note_line(cell, cell_index):
         nonlocal line
-        line = notebook.metadata.source_map[cell_index] + 1
+        line = notebook.metadata.source_map[cell_index]
 
     client = NotebookClient(
         notebook,

@@ -29,7 +29,7 @@ def readable(annotation: ast.expr | None) -> str:
         ):
             array = array.attr if isinstance(array, ast.Attribute) else ast.unparse(array)
             axes = shape.split()
-            dims = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
+            dims = f"({axes[0]},)" if len(axes) == 1 and axes[0].isidentifier() else f"({', '.join(axes)})"
             return f"{KINDS[kind]} {ARRAYS.get(array, array)} " + (f"``{dims}``" if axes else "with no axes")
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
             return ", ".join(readable(part) for part in parts)

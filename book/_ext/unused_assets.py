@@ -1,4 +1,4 @@
-"""The theme brings scripts, source maps and old font formats that no page asks for; the built site goes without them."""
+"""The theme brings a script, source maps and old font formats that no page asks for; the site goes without."""
 
 from pathlib import Path
 
