@@ -1,0 +1,264 @@
+"""Every way in which a notebook or a kernel can end, and that none of them reaches the next one."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from autograder import catalog
+from autograder.grading import staging
+from autograder.grading.session import Limits, Worker, WorkerLost, run_notebook
+from autograder.judging import draw_cases, judge
+from autograder.notebooks import ROOT
+
+pytestmark = pytest.mark.slow
+STEM, NAME = "getting_started", "softmax"
+LIMITS = Limits(cpu_seconds=1, wall_seconds=60, memory_mb=4_000)
+SETUP = f"import numpy as np\nfrom autograder import begin, check, hint\nbegin('{STEM}', release='0')"
+RIGHT = """def softmax(x, axis=-1):
+    largest = x.max(axis=axis, keepdims=True)
+    e = np.exp(x - np.where(np.isneginf(largest), 0, largest).astype(x.dtype))
+    total = e.sum(axis=axis, keepdims=True)
+    return e / np.where(total == 0, 1, total).astype(x.dtype)
+"""
+FULL = sum(aspect.points for aspect in catalog.check_of(NAME).aspects)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    worker = Worker(STEM)
+    yield worker
+    worker.close()
+
+
+def run(worker, *sources, seed=1, limits=LIMITS):
+    """The score of softmax, its first fault, and the run."""
+    drawn = draw_cases(NAME, seed)
+    came = run_notebook(worker, list(enumerate(sources, 1)), {NAME: [case for _, case in drawn]}, limits)
+    if NAME not in came.outcomes:
+        return None, None, came
+    report = judge(NAME, drawn, came.outcomes[NAME], hidden=True)
+    return report.score, next((finding.fault for finding in report.findings if finding.fault), None), came
+
+
+def running_processes(marker):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path] if marker.encode() in path.read_bytes() else []
+        except OSError:
+            continue
+    return found
+
+
+def test_a_right_kernel_has_full_marks(worker):
+    assert run(worker, SETUP, RIGHT)[0] == FULL
+
+
+def test_the_last_definition_counts(worker):
+    assert run(worker, SETUP, "def softmax(x, axis=-1):\n    return x", RIGHT)[0] == FULL
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "words"),
+    [
+        ("1 / 0", "raised", "ZeroDivisionError: division by zero"),
+        ("x = (", "raised", "SyntaxError"),
+        ("raise SystemExit(3)", "raised", "SystemExit: 3"),
+        ("input()", "raised", "EOFError"),
+        ("import os; os._exit(0)", "crashed", "exit code 0"),
+        ("import os; os.kill(0, 9)", "crashed", "SIGKILL"),
+        ("import ctypes; ctypes.string_at(0)", "crashed", "SIGSEGV"),
+        ("while True: pass", "stopped", "1 s of computing"),
+    ],
+)
+def test_a_cell_that_ends_early_costs_nothing_else(worker, cell, kind, words):
+    score, _, came = run(worker, SETUP, cell, RIGHT)
+    assert score == FULL
+    (problem,) = came.problems
+    assert (problem.cell, problem.kind) == (2, kind)
+    assert words in problem.text
+
+
+@pytest.mark.parametrize("waits", ["import time; time.sleep(60)", "import threading; threading.Event().wait()"])
+def test_a_cell_or_a_kernel_that_waits_is_stopped_by_the_clock(worker, waits):
+    limits = Limits(cpu_seconds=1, wall_seconds=3)
+    score, _, came = run(worker, SETUP, waits, RIGHT, limits=limits)
+    assert score == FULL
+    assert came.problems[0].text == "Stopped after 3 s by the clock."
+    score, fault, _ = run(worker, SETUP, f"def softmax(x, axis=-1):\n    {waits}", limits=limits)
+    assert score == 0
+    assert fault.text == "Stopped after 3 s by the clock."
+
+
+def test_a_notebook_of_nothing_but_crashes_is_given_up(worker):
+    score, fault, came = run(worker, *["import os; os._exit(1)"] * 9, RIGHT)
+    assert score == 0
+    assert fault.kind == "crashed"
+    assert len(came.problems) == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("while True: pass", "stopped"),
+        ("import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass", "stopped"),
+        ("import os; os._exit(0)", "crashed"),
+        ("import os; os.kill(0, 9)", "crashed"),
+        ("raise SystemExit", "raised"),
+        ("raise KeyboardInterrupt", "raised"),
+        ("return softmax(x, axis)", "raised"),
+        ("return np.ones(10**9)", "raised"),
+        ("return np.array([object()])", "unusable"),
+    ],
+)
+def test_a_kernel_that_ends_early_is_told_so(worker, body, kind):
+    score, fault, _ = run(worker, SETUP, f"def softmax(x, axis=-1):\n    {body}")
+    assert score == 0
+    assert fault.kind == kind
+
+
+def test_a_crash_in_one_case_leaves_the_points_of_the_others(worker):
+    crash = "import os\n    if x.dtype == np.float32: os._exit(0)\n    if np.isneginf(x).any(): os._exit(0)"
+    code = RIGHT.replace("    largest", f"    {crash}\n    largest", 1)
+    score, fault, _ = run(worker, SETUP, code)
+    assert 0 < score < FULL
+    assert fault.kind == "crashed"
+
+
+def test_a_kernel_that_kills_its_notebook_leaves_the_next_kernel_alone():
+    setup = "import os\nimport torch\n_notebook = os.getpid()"
+    killer = "def similarity(query, keys):\n    os.kill(_notebook, 9)\n    os._exit(0)"
+    kernel = "def attention_weights(query, key):\n    return torch.softmax(query @ key.transpose(-2, -1), -1)"
+    cases = {name: [case for _, case in draw_cases(name, 1)] for name in ("similarity", "attention_weights")}
+    worker = Worker("attention_layer")
+    try:
+        came = run_notebook(worker, [(1, setup), (2, killer), (3, kernel)], cases, LIMITS)
+    finally:
+        worker.close()
+    assert {outcome.fault.kind for outcome in came.outcomes["similarity"]} == {"crashed"}
+    assert [outcome.fault for outcome in came.outcomes["attention_weights"]] == [None] * len(cases["attention_weights"])
+
+
+@pytest.mark.parametrize(("code", "kind"), [("softmax = None", ""), ("softmax = 3", "int"), ("", "")])
+def test_a_name_that_is_no_function_is_told(worker, code, kind):
+    _, _, came = run(worker, SETUP, code)
+    assert came.kinds[NAME] == kind
+
+
+def test_output_is_dropped_and_costs_nothing(worker):
+    noise = "import os, sys, warnings\nwarnings.warn('w')\nprint('x' * 10**7)\nos.write(2, b'y' * 10**6)"
+    assert run(worker, SETUP, noise, RIGHT)[0] == FULL
+
+
+def test_notebook_magics_do_no_harm(worker):
+    magics = "%matplotlib inline\n!echo hello\n%pip install nothing\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])"
+    score, _, came = run(worker, SETUP, magics, "%%time\nx = 1", RIGHT)
+    assert score == FULL
+    assert came.problems == ()
+
+
+def test_checks_and_hints_do_nothing(worker):
+    score, _, came = run(worker, SETUP, RIGHT, "check('softmax', None)", "hint('softmax')")
+    assert score == FULL
+    assert came.problems == ()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "autograder.checks",
+        "autograder.judging",
+        "autograder.catalog",
+        "autograder.grading.grade",
+        f"autograder.checks.{STEM}",
+        f"autograder.reference.{STEM}",
+        "autograder.reference.attention_layer",
+        "tests.sample_class",
+    ],
+)
+def test_what_holds_answers_cannot_be_imported(worker, module):
+    _, _, came = run(worker, SETUP, f"import {module}")
+    (problem,) = came.problems
+    assert problem.text.startswith("ModuleNotFoundError")
+
+
+def test_the_environment_is_clean(worker, monkeypatch):
+    _, _, came = run(worker, f"import sys\nassert {str(ROOT)!r} not in sys.path\nassert sys.flags.isolated")
+    assert came.problems == ()
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    other = Worker(STEM)
+    try:
+        _, _, came = run(
+            other, "import os\nassert 'SECRET_TOKEN' not in os.environ\nassert os.environ['HOME'] == os.getcwd()"
+        )
+    finally:
+        other.close()
+    assert came.problems == ()
+
+
+def test_the_limits_are_in_force(worker):
+    code = "import os, resource\nassert resource.getrlimit(resource.RLIMIT_AS)[0] == 4_000 << 20\n"
+    code += (
+        "assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0\nassert os.listdir() == []\nopen('own', 'w').close()"
+    )
+    for _ in range(2):  # the second submission does not see the first one's file
+        assert run(worker, code)[2].problems == ()
+
+
+def test_nothing_outlives_its_submission(worker):
+    marker = f"7{os.getpid()}"
+    leftovers = f"""
+import os, subprocess
+subprocess.Popen(["sleep", "{marker}"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "{marker}"])
+    os._exit(0)
+"""
+    assert run(worker, SETUP, RIGHT, leftovers)[0] == FULL
+    assert running_processes(marker) == []
+
+
+def test_a_worker_that_is_killed_is_reported_lost():
+    worker = Worker(STEM)
+    try:
+        with pytest.raises(WorkerLost):
+            run(worker, SETUP, "import os; os.kill(os.getppid(), 9)")
+    finally:
+        worker.close()
+
+
+def test_a_submission_takes_a_tenth_of_a_second(worker):
+    run(worker, SETUP, RIGHT)
+    before, own = time.perf_counter(), time.process_time()
+    for _ in range(10):
+        run(worker, SETUP, RIGHT)
+    assert time.process_time() - own < 1.0
+    assert time.perf_counter() - before < 10
+
+
+@pytest.mark.parametrize("stem", ["getting_started", "attention_layer"])
+def test_the_staged_package_holds_no_answer(tmp_path, stem):
+    staging.stage(stem, tmp_path)
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert not any("checks" in name or "judging" in name for name in names)
+    assert f"autograder/probes/{stem}.py" in names
+    references = {Path(name).stem for name in names if name.startswith("autograder/reference/")} - {"__init__"}
+    assert references == set(staging.chapters_before(stem)) & set(catalog.kernels().values())
+    assert stem not in references
+
+
+def test_the_table_of_contents_says_what_comes_before(tmp_path, monkeypatch):
+    toc = (
+        "format: jb-book\nroot: intro\nparts:\n- caption: A\n  chapters:\n  - file: one\n  - file: two\n    sections:\n"
+    )
+    toc += "    - file: three\n- caption: B\n  chapters:\n  - file: four\n"
+    monkeypatch.setattr(staging, "TOC", tmp_path / "_toc.yml")
+    assert staging.chapters_before("four") == []
+    (tmp_path / "_toc.yml").write_text(toc)
+    assert staging.chapters_before("four") == ["one", "two", "three"]
+    assert staging.chapters_before("one") == []
+    assert staging.chapters_before("other") == []
