@@ -4,6 +4,7 @@ import ast
 import hashlib
 import os
 import re
+import shutil
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -194,6 +195,8 @@ def write_text(path: Path, text: str) -> None:
     half_done = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         half_done.write_text(text, encoding="utf-8", newline="\n")
+        if path.exists():
+            shutil.copymode(path, half_done)
         os.replace(half_done, path)
     finally:
         half_done.unlink(missing_ok=True)

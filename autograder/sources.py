@@ -1,4 +1,16 @@
-"""Reading what authors write by hand: the exercise source of a chapter and the rooms that it draws on."""
+"""Reading what authors write by hand: the exercise source of a chapter and the rooms that it draws on.
+
+A source is a jupytext percent file. What a cell is stands in the line that begins it::
+
+    # %% [markdown]                     prose
+    # %% tags=["setup"]                 given code that grading runs: the imports, and begin("STEM", release="")
+    # %% kernel="softmax"               left empty; filled with the reference, or with its stub for students
+    # %% check="softmax"                left empty; becomes check("softmax", softmax), worth the check's points
+    # %%                                an experiment
+    # %% solution="NAME"                an answer written by hand, with ### BEGIN SOLUTION and ### END SOLUTION
+    # %% grade="NAME" points=2          a test written by hand; may hold ### BEGIN HIDDEN TESTS
+    # %% [markdown] grade="NAME" points=2      an answer in words, or in code with manual=true, that a person marks
+"""
 
 import ast
 import functools

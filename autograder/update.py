@@ -147,29 +147,37 @@ class _Merge:
 
     def _place(self, cell, anchor: int) -> int:
         """Put one cell that answers no kernel; the place in the release that the next one follows."""
-        grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id", cell.get("id"))
-        same = self._same_in_release(cell)
+        same, name = self._same_in_release(cell), _made_for(cell)
         if same is not None:
             self.taken.add(same)
             return same
-        if (place := self.by_id.get(grade_id)) is not None and place not in self.taken:
-            marks = self.new[place]["metadata"].get("nbgrader", {})
-            if marks.get("solution") or (cell_kind(self.new[place]) == "experiment" and not marks):
+        if name in self.slots:  # a piece of an answer whose definition stands in another cell
+            if cell["source"].strip():
+                self.own_before.setdefault(self.slots[name], []).append(cell)
+            return self.slots[name]
+        if name is not None:
+            if _is_written(cell):
+                self._retire(name, cell)
+            return anchor
+        if cell_kind(cell) == "setup":
+            return self._place_setup(cell, anchor)
+        if is_as_released(cell):
+            return self._successor(cell, anchor)
+        place = self.by_id.get(_id(cell))
+        if place is not None and place not in self.taken:
+            if self._is_for_students(place):
                 self.taken.add(place)
                 self.new[place]["source"] = cell["source"]
                 return place
             anchor = place
-        if cell_kind(cell) == "setup":
-            return self._place_setup(cell, anchor)
-        name = _made_for(cell)
-        if name is not None and name not in self.slots:
-            if _is_written(cell):
-                self._retire(name, cell)
-        elif is_as_released(cell):
-            return self._successor(cell, anchor)
-        elif cell["source"].strip() and not _checks_nothing_known(cell):
+        if cell["source"].strip() and not _checks_nothing_known(cell):
             self.own_after.setdefault(anchor, []).append(cell)
         return anchor
+
+    def _is_for_students(self, place: int) -> bool:
+        """Whether a cell of the release is there to be edited: a hand-written exercise or an experiment."""
+        cell = self.new[place]
+        return bool(cell["metadata"].get("nbgrader", {}).get("solution")) or cell_kind(cell) == "experiment"
 
     def _successor(self, cell, anchor: int) -> int:
         """The place of the cell that replaces one of an older release: the next, if of its kind and new."""
@@ -215,10 +223,14 @@ class _Merge:
         return [nbformat.from_dict(cell) for cell, _ in order]
 
 
+def _id(cell) -> str:
+    """The name that the release gave to a cell: nbgrader's, else the cell's own id."""
+    return cell["metadata"].get("nbgrader", {}).get("grade_id", cell.get("id", ""))
+
+
 def _made_for(cell) -> str | None:
     """The kernel that a cell was made for by some release."""
-    grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id", cell.get("id", ""))
-    match = KERNEL_ID.fullmatch(grade_id)
+    match = KERNEL_ID.fullmatch(_id(cell))
     return match[1] if match and cell["cell_type"] == "code" else None
 
 

@@ -120,6 +120,22 @@ def test_a_split_cell_keeps_both_halves_in_order(released):
     assert texts(result.notebook)[place - 1 : place + 1] == ["def total(x):\n    return x.sum()", ANSWER]
 
 
+def test_an_emptied_kernel_cell_leaves_nothing_behind(released):
+    old = answered(released, "")
+    old.cells.append(code(ANSWER))
+    assert texts(update.update(old, released).notebook) == texts(answered(released))
+
+
+def test_a_helper_in_the_kernels_own_cell_stays_above_the_answer(released):
+    helper = "def total(x):\n    return x.sum()"
+    old = of_an_older_release(answered(released, helper))
+    old.cells.insert(place_of(old, "check-softmax"), code(ANSWER))
+    result = update.update(old, released)
+    place = place_of(result.notebook, "kernel-softmax")
+    assert texts(result.notebook)[place - 1 : place + 1] == [helper, ANSWER]
+    assert not update.update(result.notebook, released).changed
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -199,6 +215,16 @@ def test_changed_contract_is_told(released):
     given = released.cells[place_of(released, "kernel-softmax")].source
     kept = answered(released, given.replace(STUB, "return x"))
     assert update.update(of_an_older_release(kept), released).contracts == []
+
+
+def test_untouched_hand_written_exercise_takes_the_new_text(released):
+    marks = {"grade": False, "grade_id": "triple", "locked": False, "schema_version": 3, "solution": True}
+    old = copy.deepcopy(released)
+    for notebook, text in ((released, "def triple(x): ..."), (old, "def triple(y): ...")):
+        cell = code(text, id="triple", metadata={"nbgrader": dict(marks)})
+        cell.metadata.nbgrader["checksum"] = notebooks.checksum(cell)
+        notebook.cells.append(cell)
+    assert texts(update.update(old, released).notebook) == texts(released)
 
 
 def test_hand_written_answers_are_kept(released):
