@@ -1,6 +1,7 @@
 """The trusted side: draw cases, compare outcomes with the reference's, name mistakes, give points."""
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 
 from autograder import catalog
 from autograder.case import VISIBLE_SEED, Case, Draw
-from autograder.checking import Check, Mistake
+from autograder.checking import Aspect, Check, Mistake
 from autograder.compare import Mismatch, first_mismatch, same
 from autograder.probing import Fault, Outcome, run_probe
 from autograder.reading import placeholder_line
@@ -62,16 +63,47 @@ class Report:
         return self.mistakes[0] if self.mistakes else None
 
 
+class Exam:
+    """The cases of a check drawn from one seed, and what trusted kernels give on them, each run only once."""
+
+    def __init__(self, name: str, seed: int | None, check: Check):
+        watch = (*check.reproduces, f"{check.reference.__module__}.{name}")
+        self.name, self.stem, self.check, self.hidden = name, catalog.stem_of(name), check, seed is not None
+        self.drawn: list[tuple[str, Case]] = [
+            (aspect.title, dataclasses.replace(case, watch=watch))
+            for number, aspect in enumerate(check.aspects)
+            for case in aspect.cases(Draw(*_seed(name, seed), number, hidden=self.hidden))
+        ]
+        self._outcomes: dict[tuple[Callable, int], Outcome] = {}
+
+    def outcome(self, kernel: Callable, number: int) -> Outcome:
+        """What the reference, or a known mistake, gives on the case of that number."""
+        if (kernel, number) not in self._outcomes:
+            self._outcomes[kernel, number] = run_probe(self.stem, self.name, kernel, self.drawn[number][1])
+        return self._outcomes[kernel, number]
+
+    def target(self, number: int) -> Mapping[str, np.ndarray]:
+        """The reference's arrays on the case of that number."""
+        outcome = self.outcome(self.check.reference, number)
+        if outcome.fault:
+            title = self.drawn[number][1].title
+            raise AssertionError(f"The reference failed on {title!r}: {outcome.fault.details or outcome.fault.text}")
+        return outcome.arrays
+
+
+@functools.lru_cache(maxsize=16)
+def _exam(name: str, seed: int | None, aspects: tuple[Aspect, ...]) -> Exam:
+    return Exam(name, seed, catalog.check_of(name))
+
+
+def exam(name: str, seed: int | None = None) -> Exam:
+    """The exam of a kernel: of the visible cases without a seed, of the hidden ones with one."""
+    return _exam(name, seed, tuple(catalog.check_of(name).aspects))
+
+
 def draw_cases(name: str, seed: int | None = None) -> list[tuple[str, Case]]:
     """The cases of a kernel's check, each with its aspect's title: the visible ones, or the hidden ones of ``seed``."""
-    check = catalog.check_of(name)
-    hidden = seed is not None
-    watch = (*check.reproduces, f"{check.reference.__module__}.{name}")
-    drawn = []
-    for number, aspect in enumerate(check.aspects):
-        draw = Draw(*_seed(name, seed), number, hidden=hidden)
-        drawn += [(aspect.title, dataclasses.replace(case, watch=watch)) for case in aspect.cases(draw)]
-    return drawn
+    return list(exam(name, seed).drawn)
 
 
 def _seed(name: str, seed: int | None) -> tuple[int, int, int]:
@@ -102,44 +134,39 @@ def evaluate(name: str, kernel: Callable, seed: int | None = None) -> Report:
     stem = catalog.stem_of(name)
     if not callable(kernel):
         raise TypeError(f"evaluate({name!r}, ...) needs the function itself; it was given {kernel!r}.")
-    drawn = draw_cases(name, seed)
-    return judge(name, drawn, [run_probe(stem, name, kernel, case) for _, case in drawn], hidden=seed is not None)
+    return judge(name, seed, [run_probe(stem, name, kernel, case) for _, case in draw_cases(name, seed)])
 
 
-def judge(name: str, drawn: Sequence[tuple[str, Case]], outcomes: Sequence[Outcome], *, hidden: bool) -> Report:
-    """Compare a kernel's outcomes on ``drawn`` with the reference's own; the outcomes are not trusted.
+def judge(name: str, seed: int | None, outcomes: Sequence[Outcome]) -> Report:
+    """Compare a kernel's outcomes on ``draw_cases(name, seed)`` with the reference's own; the outcomes are not trusted.
 
     Raises
     ------
     ValueError
         If there is not one outcome for each case, or no case at all: a check that compares nothing has not passed.
     """
-    if not drawn or len(drawn) != len(outcomes):
-        raise ValueError(f"{name}: {len(outcomes)} outcomes for {len(drawn)} cases; each case needs one.")
-    check, stem = catalog.check_of(name), catalog.stem_of(name)
+    given = exam(name, seed)
+    if not given.drawn or len(given.drawn) != len(outcomes):
+        raise ValueError(f"{name}: {len(outcomes)} outcomes for {len(given.drawn)} cases; each case needs one.")
+    own_name = f"{given.check.reference.__module__}.{name}"
     watched = {dotted for outcome in outcomes for dotted in outcome.watched}
-    own_name = f"{check.reference.__module__}.{name}"
     ready_made = tuple(sorted(watched - {own_name}))
-    findings = tuple(
-        _finding(aspect, case, outcome, run_probe(stem, name, check.reference, case), hidden)
-        for (aspect, case), outcome in zip(drawn, outcomes, strict=True)
-    )
-    aspects = _aspect_results(check, findings, ready_made)
-    passed = all(aspect.passed for aspect in aspects) and not ready_made
-    mistakes = () if all(finding.passed for finding in findings) else _diagnose(check, stem, drawn, outcomes, findings)
+    findings = tuple(_finding(given, number, outcome) for number, outcome in enumerate(outcomes))
+    aspects = _aspect_results(given.check, findings, ready_made)
+    mistakes = () if all(finding.passed for finding in findings) else _diagnose(given, outcomes, findings)
     return Report(
         kernel=name,
-        passed=passed,
+        passed=all(aspect.passed for aspect in aspects) and not ready_made,
         score=sum(aspect.score for aspect in aspects),
-        points=check.points,
-        hidden=hidden,
+        points=given.check.points,
+        hidden=given.hidden,
         aspects=aspects,
         findings=findings,
         mistakes=tuple(mistake.id for mistake in mistakes),
         advice=tuple(dict.fromkeys(mistake.hint for mistake in mistakes)),
         ready_made=ready_made,
         is_reference=own_name in watched,
-        printed="" if hidden else next((outcome.printed for outcome in outcomes if outcome.printed), ""),
+        printed="" if given.hidden else next((outcome.printed for outcome in outcomes if outcome.printed), ""),
     )
 
 
@@ -157,51 +184,45 @@ def not_run(name: str, fault: Fault) -> Report:
     )
 
 
-def _finding(aspect: str, case: Case, outcome: Outcome, target: Outcome, hidden: bool) -> Finding:
-    if target.fault:
-        raise AssertionError(f"The reference failed on {case.title!r}: {target.fault.details or target.fault.text}")
+def _finding(given: Exam, number: int, outcome: Outcome) -> Finding:
+    (aspect, case), target = given.drawn[number], given.target(number)
     if outcome.fault:
         return Finding(aspect, case.title, False, outcome.fault.text, outcome.fault)
-    mismatch = first_mismatch(target.arrays, outcome.arrays)
+    mismatch = first_mismatch(target, outcome.arrays)
     if mismatch is None:
         return Finding(aspect, case.title, True)
-    shown = {} if hidden else {"target": target.arrays[mismatch.array], "given": outcome.arrays.get(mismatch.array)}
-    return Finding(aspect, case.title, False, mismatch.text, mismatch=mismatch, **shown)
+    shown = {"target": target[mismatch.array], "given": outcome.arrays.get(mismatch.array)}
+    return Finding(aspect, case.title, False, mismatch.text, mismatch=mismatch, **({} if given.hidden else shown))
 
 
 def _aspect_results(
     check: Check, findings: Collection[Finding], ready_made: tuple[str, ...]
 ) -> tuple[AspectResult, ...]:
-    passed = {
-        aspect.title: bool(own := [finding.passed for finding in findings if finding.aspect == aspect.title])
-        and all(own)
-        for aspect in check.aspects
-    }
-    earns = passed[check.aspects[0].title] and not ready_made
+    def passed(aspect: Aspect) -> bool:
+        passes = [finding.passed for finding in findings if finding.aspect == aspect.title]
+        return bool(passes) and all(passes)
+
+    earns = passed(check.aspects[0]) and not ready_made
     return tuple(
-        AspectResult(
-            aspect.title, passed[aspect.title], aspect.points if earns and passed[aspect.title] else 0, aspect.points
-        )
+        AspectResult(aspect.title, passed(aspect), aspect.points if earns and passed(aspect) else 0, aspect.points)
         for aspect in check.aspects
     )
 
 
-def _diagnose(
-    check: Check,
-    stem: str,
-    drawn: Sequence[tuple[str, Case]],
-    outcomes: Sequence[Outcome],
-    findings: Sequence[Finding],
-) -> list[Mistake]:
-    """The known mistakes that explain every case; failing that, those that explain the first wrong case."""
+def _diagnose(given: Exam, outcomes: Sequence[Outcome], findings: Sequence[Finding]) -> list[Mistake]:
+    """The known mistakes that explain every case; failing that, the first wrong case and all those that passed."""
 
     def explains(mistake: Mistake, number: int) -> bool:
-        return _alike(run_probe(stem, check.name, mistake.kernel, drawn[number][1]), outcomes[number])
+        return _alike(given.outcome(mistake.kernel, number), outcomes[number])
 
-    first_wrong = next(number for number, finding in enumerate(findings) if not finding.passed)
-    suspects = [mistake for mistake in check.mistakes if explains(mistake, first_wrong)]
-    others = [number for number in range(len(drawn)) if number != first_wrong]
-    return [mistake for mistake in suspects if all(explains(mistake, number) for number in others)] or suspects
+    right = [number for number, finding in enumerate(findings) if finding.passed]
+    first_wrong, *other_wrong = (number for number, finding in enumerate(findings) if not finding.passed)
+    suspects = [
+        mistake
+        for mistake in given.check.mistakes
+        if explains(mistake, first_wrong) and all(explains(mistake, number) for number in right)
+    ]
+    return [mistake for mistake in suspects if all(explains(mistake, number) for number in other_wrong)] or suspects
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:

@@ -19,8 +19,9 @@ STYLE = """
 .ag.pass{--ag:#1a7f37}.ag.part{--ag:#9a6700}.ag.fail{--ag:#cf222e}
 .ag p{margin:.3em 0}.ag .verdict{font-weight:700;font-size:1.05em}.ag .advice{font-weight:600}
 .ag ul{margin:.5em 0;padding-left:0;list-style:none}.ag li{margin:.2em 0}.ag .why{margin-left:1.2em}
-.ag figure{display:inline-block;vertical-align:top;margin:.3em .6em .5em 1.2em}
-.ag figcaption{font-size:.85em;text-align:left}.ag svg{display:block;outline:1px solid #8888}.ag code{font-size:.95em}
+.ag .pictures{display:flex;gap:1.2em;margin:.4em 1.2em .7em}.ag figure{margin:0;flex:0 1 auto}
+.ag figcaption{font-size:.85em;color:inherit;text-align:left;margin:.2em 0 0;padding:0}
+.ag svg{display:block;max-width:100%;height:auto;outline:1px solid #8888}.ag code{font-size:.95em}
 """
 
 
@@ -102,7 +103,7 @@ def _aspects(report: Report) -> Iterator[tuple[AspectResult, str, Finding | None
 def _lead(report: Report) -> list[str]:
     """What stands before the advice where several known mistakes give the same arrays."""
     several = len(report.mistakes) > 1 and len(report.advice) > 1
-    return ["Several mistakes give what yours gives:"] if several else []
+    return ["Several mistakes look like this; yours may be one of them:"] if several else []
 
 
 def _wants_hint(report: Report) -> bool:
@@ -147,10 +148,11 @@ def _pictures(finding: Finding) -> str:
         "difference, enlarged" if faint else "difference": difference / (error if faint else scale),
     }
     what = f"{finding.mismatch.array}[{', '.join(map(str, cut))}]" if cut else finding.mismatch.array
-    return "".join(
+    figures = "".join(
         f"<figure>{_picture(values, f'{title}: {what}')}<figcaption>{title}</figcaption></figure>"
         for title, values in panels.items()
     )
+    return f"<div class='pictures'>{figures}</div>"
 
 
 def _largest(*arrays: np.ndarray) -> float:
@@ -168,7 +170,8 @@ def _picture(values: np.ndarray, label: str) -> str:
     )
     height, width = (side * size for size in values.shape)
     label = html.escape(label, quote=True)
-    return f"<svg role='img' aria-label='{label}' width='{width}' height='{height}'>{cells}</svg>"
+    size = f"width='{width}' height='{height}' viewBox='0 0 {width} {height}'"
+    return f"<svg role='img' aria-label='{label}' {size}>{cells}</svg>"
 
 
 def _colour(value: float) -> str:

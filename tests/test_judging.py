@@ -6,11 +6,11 @@ import pickle
 import numpy as np
 import pytest
 
-from autograder import catalog
+from autograder import catalog, judging
 from autograder.case import Case
 from autograder.checking import Check, edited
 from autograder.judging import draw_cases, evaluate, explain, judge, not_run
-from autograder.probing import Fault, Outcome
+from autograder.probing import Fault, Outcome, run_probe
 from autograder.reference import getting_started as reference
 
 RIGHT = edited(reference.softmax)
@@ -93,13 +93,26 @@ def test_a_ready_made_function_earns_nothing():
 
 
 def test_nothing_compared_is_not_a_pass():
-    with pytest.raises(ValueError, match="0 outcomes for 0 cases"):
-        judge("softmax", [], [], hidden=True)
-    drawn = draw_cases("softmax", 1)
-    with pytest.raises(ValueError, match="0 outcomes for"):
-        judge("softmax", drawn, [], hidden=True)
-    report = judge("softmax", drawn, [Outcome()] * len(drawn), hidden=True)
+    with pytest.raises(ValueError, match="0 outcomes for 1. cases; each case needs one"):
+        judge("softmax", 1, [])
+    with pytest.raises(ValueError, match="1 outcomes for 1. cases"):
+        judge("softmax", 1, [Outcome()])
+    report = judge("softmax", 1, [Outcome()] * len(draw_cases("softmax", 1)))
     assert (report.passed, report.score) == (False, 0)
+
+
+def test_a_check_without_cases_is_not_a_pass(monkeypatch):
+    monkeypatch.setattr(catalog.check_of("softmax"), "aspects", [])
+    with pytest.raises(ValueError, match="0 outcomes for 0 cases"):
+        evaluate("softmax", RIGHT)
+
+
+def test_trusted_kernels_run_once_on_each_case(monkeypatch):
+    runs = []
+    monkeypatch.setattr(judging, "run_probe", lambda *args: runs.append(args[2]) or run_probe(*args))
+    for kernel in (RIGHT, lambda x, axis: x, lambda x, axis: x):
+        evaluate("softmax", kernel, seed=987)
+    assert runs.count(reference.softmax) == len(draw_cases("softmax", 987))
 
 
 def test_an_aspect_without_cases_is_not_a_pass(monkeypatch):
@@ -145,6 +158,16 @@ def test_two_mistakes_that_look_alike_are_both_named(monkeypatch):
     report = evaluate("softmax", first.kernel)
     assert report.mistakes == ("softmax-log", "twin")
     assert report.advice == (first.hint, "Or this.")
+
+
+def test_of_two_mistakes_at_once_one_is_named_and_none_that_the_right_cases_rule_out():
+    def plain_and_uniform(x, axis=-1):
+        weights = np.exp(x) / np.exp(x).sum(axis=axis, keepdims=True)
+        return np.where(np.isneginf(x).all(axis=axis, keepdims=True), 1 / x.shape[axis], weights).astype(x.dtype)
+
+    report = evaluate("softmax", plain_and_uniform)
+    assert "softmax-overflow" in report.mistakes  # the first wrong case shows it
+    assert "softmax-total-of-all-plain" not in report.mistakes  # NaN there too, but wrong where this kernel is right
 
 
 PLACEHOLDER = '''

@@ -96,9 +96,11 @@ def test_text_fits_a_terminal_and_keeps_its_margin():
 
 
 def test_several_mistakes_are_led_in_and_other_advice_is_not():
-    report = evaluate("softmax", lambda x, axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True))
+    alike = {"softmax-all-masked-nan", "softmax-zero-over-zero"}
+    report = evaluate("softmax", next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id in alike))
+    assert alike <= set(report.mistakes)
     assert len(report.advice) > 1
-    assert "Several mistakes give what yours gives:" in telling.as_text(report)
+    assert "Several mistakes look like this; yours may be one of them:" in telling.as_text(report)
     one = evaluate("softmax", KERNELS["sum of all"])
     advised = dataclasses.replace(one, advice=("Delete the placeholder.", *one.advice))
     assert "Several mistakes" not in telling.as_text(advised)

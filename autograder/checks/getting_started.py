@@ -179,6 +179,17 @@ softmax.slip(
 
 
 @softmax.mistake(
+    "softmax-plain-formula",
+    "This is the plain formula, and its exponentials overflow: exp(10000) is infinite, and infinity over infinity is NaN. "
+    "Subtract each row's largest score first; the weights stay the same. Then look at a row of minus infinities.",
+    source="https://github.com/uTensor/uTensor/issues/175",
+)
+def _plain_formula(x, axis=-1):
+    exponentials = np.exp(x)
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+@softmax.mistake(
     "softmax-no-exponential",
     "You divide the scores themselves by their sum. Scores may be negative: the exponential, which is always positive, "
     "comes first.",
