@@ -72,10 +72,11 @@ def _place(point: np.ndarray) -> tuple[float, float]:
 
 def _links(points: np.ndarray, end: np.ndarray, weights: np.ndarray) -> str:
     """A line from each point to ``end``, as thick as its weight."""
-    x2, y2 = _place(end)
+    end_x, end_y = _place(end)
+    target = f"x2='{end_x:.1f}' y2='{end_y:.1f}'"
     return "".join(
-        f"<line class='af-link' x1='{x:.1f}' y1='{y:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke-width='{0.4 + 9 * w:.2f}'/>"
-        for (x, y), w in zip(map(_place, points), weights, strict=True)
+        f"<line class='af-link' x1='{x:.1f}' y1='{y:.1f}' {target} stroke-width='{0.4 + 9 * weight:.2f}'/>"
+        for (x, y), weight in zip(map(_place, points), weights, strict=True)
     )
 
 

@@ -79,7 +79,7 @@ def train(
 ) -> list[float]:
     """Train on lists of 2 to ``max_pairs`` pairs, with a learning rate that falls to zero; the loss of each step."""
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr)
+    optimizer = torch.optim.Adam(model.parameters(), lr, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     losses = []
     for _ in range(steps):
