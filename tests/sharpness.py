@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from autograder import catalog
 from autograder.checking import edited
 from autograder.judging import evaluate
@@ -89,6 +91,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50, help="hidden draws of each check (default: 50)")
     parser.add_argument("kernels", nargs="*", help="kernels to measure (default: all)")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     variants = right_variants()
     rows = []
     for name in arguments.kernels or catalog.kernels():

@@ -221,7 +221,7 @@ def test_every_check_is_complete():
         assert all(aspect.points > 0 for aspect in check.aspects)
         ids = [m.id for m in check.mistakes]
         assert len(ids) == len(set(ids))
-        assert all(m.hint.rstrip().endswith((".", "?", "!")) for m in check.mistakes)
+        assert all(m.hint.rstrip(" )").endswith((".", "?", "!")) for m in check.mistakes)
         assert len({aspect.title for aspect in check.aspects}) == len(check.aspects)
 
 

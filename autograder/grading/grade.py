@@ -41,8 +41,7 @@ def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = 
         notebook = read_notebook(data)
     except NotReadable as error:
         return no_notebook(stem, str(error))
-    drawn = {name: draw_cases(name, seed) for name in catalog.checks(stem)}
-    cases = {name: [case for _, case in cases] for name, cases in drawn.items()}
+    cases = {name: [case for _, case in draw_cases(name, seed)] for name in catalog.checks(stem)}
     run = _run(stem, cells_to_run(notebook, read_released(stem)), cases, limits or Limits())
     defining = defining_cells(notebook)
     sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
@@ -51,7 +50,7 @@ def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = 
         if name in run.outcomes:
             ready_made = tuple(ready_made_uses(notebook, name, check.reproduces))
             outcomes = [_with_watched(outcome, ready_made, check.reproduces) for outcome in run.outcomes[name]]
-            reports[name] = judge(name, drawn[name], outcomes, hidden=True)
+            reports[name] = judge(name, seed, outcomes)
         else:
             reports[name] = not_run(name, _missing(name, run, defining))
     passed = {name: report.passed for name, report in reports.items()}

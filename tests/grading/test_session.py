@@ -38,7 +38,7 @@ def run(worker, *sources, seed=1, limits=LIMITS):
     came = run_notebook(worker, list(enumerate(sources, 1)), {NAME: [case for _, case in drawn]}, limits)
     if NAME not in came.outcomes:
         return None, None, came
-    report = judge(NAME, drawn, came.outcomes[NAME], hidden=True)
+    report = judge(NAME, seed, came.outcomes[NAME])
     return report.score, next((finding.fault for finding in report.findings if finding.fault), None), came
 
 
