@@ -20,7 +20,7 @@ STYLE = """
 .ag p{margin:.3em 0}.ag .verdict{font-weight:700;font-size:1.05em}.ag .advice{font-weight:600}
 .ag ul{margin:.5em 0;padding-left:0;list-style:none}.ag li{margin:.2em 0}.ag .why{margin-left:1.2em}
 .ag .pictures{display:flex;gap:1.2em;margin:.4em 1.2em .7em}.ag figure{margin:0;flex:0 1 auto}
-.ag figcaption{font-size:.85em;color:inherit;text-align:left;margin:.2em 0 0;padding:0}
+.ag figcaption{font-size:.85em;color:inherit;opacity:1;text-align:left;margin:.2em 0 0;padding:0}
 .ag svg{display:block;max-width:100%;height:auto;outline:1px solid #8888}.ag code{font-size:.95em}
 """
 
@@ -141,7 +141,7 @@ def _pictures(finding: Finding) -> str:
     with np.errstate(invalid="ignore"):
         difference = given - target
     scale, error = _largest(target, given) or 1.0, _largest(difference)
-    faint = 0 < error < FAINT * scale
+    faint = finding.mismatch.kind == "values" and 0 < error < FAINT * scale
     panels = {
         "target": target / scale,
         "yours": given / scale,
@@ -171,7 +171,7 @@ def _picture(values: np.ndarray, label: str) -> str:
     height, width = (side * size for size in values.shape)
     label = html.escape(label, quote=True)
     size = f"width='{width}' height='{height}' viewBox='0 0 {width} {height}'"
-    return f"<svg role='img' aria-label='{label}' {size}>{cells}</svg>"
+    return f"<svg role='img' aria-label='{label}' {size} shape-rendering='crispEdges'>{cells}</svg>"
 
 
 def _colour(value: float) -> str:

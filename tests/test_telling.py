@@ -88,6 +88,11 @@ def test_a_small_difference_is_enlarged_and_says_so():
     assert "rgb(0,0,255)" in difference
 
 
+def test_rounding_beside_a_nan_is_not_enlarged():
+    plain = next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id == "softmax-plain-formula")
+    assert "enlarged" not in telling.as_html(evaluate("softmax", plain))
+
+
 def test_text_fits_a_terminal_and_keeps_its_margin():
     lines = telling.as_text(evaluate("softmax", KERNELS["sum of all"])).splitlines()
     assert max(map(len, lines)) <= telling.COLUMNS
