@@ -57,7 +57,8 @@ print(softmax(np.array([101.0, 102.0, 103.0])))
 # cancels. Only differences between scores count.
 #
 # </details>
-#
+
+# %% [markdown]
 # **Predict, then run.** Below, the scores are divided by a *temperature* $T$ before softmax. Which weight comes near
 # one when $T$ is small? What do all three weights come near when $T$ is large?
 
@@ -81,7 +82,8 @@ plt.show()
 # At a small temperature the largest score takes all the weight. At a large one the three weights come near one third.
 #
 # </details>
-#
+
+# %% [markdown]
 # **Predict, then run.** The weights of a row should sum to one at any size of scores. Up to which size does the plain
 # formula do that, without a number subtracted? In double precision the largest number is about $1.8 \cdot 10^{308}$.
 
@@ -104,7 +106,8 @@ with np.errstate(over="ignore", invalid="ignore"):
 # over infinity is NaN ("not a number"), and so is the sum. Yours goes on, if it passes its check.
 #
 # </details>
-#
+
+# %% [markdown]
 # **Predict, then run.** Here softmax is applied twice. Does the second time change the weights?
 
 # %%
@@ -118,7 +121,8 @@ print(once, softmax(once))
 # Its largest weight of two can never be more than $e / (1 + e)$, which is about 0.73. Softmax belongs on scores, once.
 #
 # </details>
-#
+
+# %% [markdown]
 # ## Hand in
 #
 # Save the notebook and keep its file name. In a terminal, `autograder check getting_started.ipynb` runs all its checks
