@@ -333,7 +333,7 @@ REFUSED = {
         {"source": SOURCE.replace('begin("chapter"', 'begin("other"')},
         r"chapter.py:8: begin names .other.; this chapter is .chapter.",
     ),
-    "unknown option": ({"source": SOURCE + "    # %% kernal=1\n"}, r"chapter.py:20: unknown cell option .kernal."),
+    "unknown option": ({"source": SOURCE + "    # %% mark=1\n"}, r"chapter.py:20: unknown cell option .mark."),
     "two roles": (
         {"source": SOURCE.replace('kernel="double"', 'kernel="double" check="double"')},
         r"chapter.py:10: the cell is kernel and check at once",

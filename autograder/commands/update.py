@@ -9,9 +9,7 @@ from autograder.cli import WrongUse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "notebook", nargs="+", type=Path, help="a notebook; a backup is written beside it"
-    )
+    parser.add_argument("notebook", nargs="+", type=Path, help="a notebook; a backup is written beside it")
     parser.add_argument("--export", metavar="FILE.py", type=Path, help="write the answers as plain Python too")
 
 
