@@ -51,7 +51,7 @@ def draw(keys: np.ndarray, values: np.ndarray, query: np.ndarray, sharpness: flo
 <figure><svg class="af-plane" viewBox="0 0 {SIDE} {SIDE}" role="img" aria-label="Keys and the query in the plane">
 {_axes()}{_links(keys, query, weights)}{key_marks}
 <g class="af-query" transform="translate({query_x:.1f} {query_y:.1f})">
-<circle class="af-halo" r="18"/><circle class="af-dot" r="8"/><text class="af-name" x="12" y="-10">q</text></g></svg>
+<circle class="af-halo" r="24"/><circle class="af-dot" r="8"/><text class="af-name" x="12" y="-10">q</text></g></svg>
 <figcaption>keys and the query</figcaption></figure>
 <figure><svg class="af-bars" viewBox="0 0 {SIDE} {SIDE}" role="img" aria-label="The weight of each key">{bars}</svg>
 <figcaption>weights, their sum is one</figcaption></figure>

@@ -40,9 +40,9 @@ def similarity(query: Float[torch.Tensor, "d_k"], keys: Float[torch.Tensor, "key
 
     Examples
     --------
-    >>> keys = torch.tensor([[2.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, -3.0, 0.0]])
+    >>> keys = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, -3.0, 0.0]])
     >>> similarity(torch.tensor([1.0, 1.0, 2.0, 0.0]), keys).tolist()
-    [1.0, 2.0, -3.0]
+    [1.0, -3.0]
     """
     if query.shape[-1] != keys.shape[-1]:
         raise ValueError(
@@ -149,7 +149,7 @@ def scaled_dot_product_attention(
     >>> value = torch.tensor([[1.0], [2.0], [6.0]])
     >>> scaled_dot_product_attention(query, key, value).tolist()
     [[3.0], [3.0]]
-    >>> attn_mask = torch.tensor([[True, True, False], [False, False, False]])
+    >>> attn_mask = torch.tensor([[True, True, False], [False] * 3])
     >>> scaled_dot_product_attention(query, key, value, attn_mask).tolist()
     [[1.5], [0.0]]
     """
@@ -214,7 +214,8 @@ def cross_attention(
     Examples
     --------
     >>> X_q, X_kv = torch.zeros(3, 2), torch.tensor([[1.0], [5.0]])
-    >>> W_Q, W_K, W_V = torch.ones(2, 4), torch.ones(1, 4), torch.tensor([[1.0, -1.0]])
+    >>> W_Q, W_K = torch.ones(2, 4), torch.ones(1, 4)
+    >>> W_V = torch.tensor([[1.0, -1.0]])
     >>> cross_attention(X_q, X_kv, W_Q, W_K, W_V).tolist()
     [[3.0, -3.0], [3.0, -3.0], [3.0, -3.0]]
     """
@@ -275,10 +276,14 @@ def attention_backward(
 
     Examples
     --------
-    >>> query, key, value = np.zeros((1, 2)), np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0], [4.0]])
-    >>> grad_query, grad_key, grad_value = attention_backward(np.ones((1, 1)), query, key, value)
-    >>> grad_query.round(3).tolist(), grad_value.tolist()
-    ([[-0.707, 0.707]], [[0.5], [0.5]])
+    >>> query, value = np.zeros((1, 2)), np.array([[0.0], [4.0]])
+    >>> key = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> gradients = attention_backward(np.ones((1, 1)), query, key, value)
+    >>> for gradient in gradients:
+    ...     print(gradient.round(3).tolist())
+    [[-0.707, 0.707]]
+    [[0.0, 0.0], [0.0, 0.0]]
+    [[0.5], [0.5]]
     """
     if grad_output.shape != (*query.shape[:-1], value.shape[-1]):
         raise ValueError(

@@ -75,6 +75,7 @@
     }
     handle.setAttribute("aria-label", "The query; the arrow keys move it");
     plane.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "touch" && !handle.contains(event.target)) return; // that finger scrolls the page
       plane.setPointerCapture(event.pointerId);
       follow(event);
       handle.focus({ preventScroll: true });

@@ -231,6 +231,7 @@ def test_examples_run():
     assert doctest.testmod(reference).failed == 0
 
 
+@pytest.mark.slow
 def test_signatures_are_enforced():
     """With jaxtyping and beartype, right shapes pass and each wrong one is an error that names the parameter."""
     program = """
