@@ -20,8 +20,8 @@ def use_style(file_format: str = "svg") -> None:
             "axes.spines.right": False,
             "axes.spines.top": False,
             "figure.constrained_layout.use": True,
-            "figure.figsize": (7, 3.4),
-            "font.size": 11,
+            "figure.figsize": (6.4, 3.4),
+            "font.size": 12,
             "grid.color": "0.9",
             "legend.frameon": False,
             "lines.linewidth": 2.2,
@@ -35,7 +35,8 @@ def show_matrix(axes, matrix, *, rows: str, columns: str, title: str = "", large
     matrix = np.asarray(matrix, dtype=float)
     largest = np.nanmax(matrix) if largest is None else largest
     axes.imshow(matrix, cmap="Blues", vmin=0, vmax=largest, aspect="equal")
-    axes.set(xlabel=columns, ylabel=rows, title=title, xticks=range(matrix.shape[1]), yticks=range(matrix.shape[0]))
+    axes.set(xlabel=columns, ylabel=rows, xticks=range(matrix.shape[1]), yticks=range(matrix.shape[0]))
+    axes.set_title(title, fontsize=11)
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)

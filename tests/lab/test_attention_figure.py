@@ -1,5 +1,6 @@
 """The figure to move: what is drawn is what the kernel gives, without scripts and with them."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -44,7 +45,8 @@ def test_arrow_keys_pointer_and_slider_move_what_is_drawn():
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium")
     if not chromium:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
+        message = "No Chromium on this machine. On Debian and Ubuntu: apt-get install chromium"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     markup = draw(KEYS, VALUES, np.array([1.4, 1.2]))
     script = (STATIC / "attention_figure.js").read_text(encoding="utf-8")
     with playwright.sync_playwright() as driver:
