@@ -34,12 +34,19 @@ def headline(report: Report) -> str:
         return (
             f"{report.kernel}: this calls {names}, which does the whole work. The task is to write that work yourself."
         )
+    if all(map(_unwritten, report.findings)):
+        return f"{report.kernel}: the placeholder still stands in it, so there is nothing to check yet."
     kind = "hidden" if report.hidden else "visible"
     if report.passed:
         return f"{report.kernel}: all {kind} cases pass."
     right = sum(aspect.passed for aspect in report.aspects)
     points = f"{report.score} of {report.points} points"
     return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({points})."
+
+
+def _unwritten(finding: Finding) -> bool:
+    """Whether the kernel ended in the placeholder."""
+    return finding.fault is not None and finding.fault.exception == "NotImplementedError"
 
 
 def first_wrong(report: Report, aspect: str) -> Finding | None:
@@ -49,7 +56,7 @@ def first_wrong(report: Report, aspect: str) -> Finding | None:
 
 def why_not(report: Report, finding: Finding) -> str:
     """What went wrong in one case; the title of a hidden case is not shown."""
-    if finding.fault and finding.fault.exception == "NotImplementedError":
+    if _unwritten(finding):
         return "Not written yet: the kernel raises NotImplementedError."
     where = "" if report.hidden else f"Case: {finding.title}. "
     if finding.fault and finding.fault.kind == "raised":

@@ -57,7 +57,7 @@ def test_a_named_mistake_is_told_with_the_case():
 def test_a_stub_is_not_written_yet():
     text = telling.as_text(evaluate("softmax", stub))
     assert text.count("Not written yet: the kernel raises NotImplementedError.") == 1
-    assert "0 of 4 things asked are right (0 of 5 points)" in text
+    assert text.startswith("softmax: the placeholder still stands in it")
 
 
 def test_an_error_has_its_line():
