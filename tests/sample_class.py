@@ -5,7 +5,6 @@ import ast
 import builtins
 import importlib.util
 import inspect
-import itertools
 import json
 import math
 import os
@@ -15,13 +14,26 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from autograder import catalog, notebooks
-from autograder.checking import Check
+from autograder.checking import Check, Mistake
 
 VARIANTS = Path(__file__).parent / "variants"
 LOOP = "def {name}(*args, **kwargs):\n    while True:\n        pass\n"
+# The aspects, by title, that the mistakes of the sample class get wrong.
+LOST = {
+    "softmax-overflow": {"scores as large as 10,000"},
+    "softmax-all-masked-nan": {"scores of minus infinity"},
+    "softmax-wrong-axis-plain": {
+        "weights along the last axis",
+        "any axis of any array",
+        "scores as large as 10,000",
+        "scores of minus infinity",
+    },
+    "similarity-no-scale": {"one score for each key", "gradients and single precision"},
+    "weights-batch-squeezed": {"one sequence", "any leading dimensions"},
+    "backward-fully-masked-nan": {"a mask, and a query that may attend to nothing"},
+}
 EXIT = "def {name}(*args, **kwargs):\n    import os\n\n    os._exit(0)\n"
 
 
@@ -171,18 +183,16 @@ class _Maker:
             for alias in node.names
         }
 
-    def _mistakes(self) -> Iterator[tuple[str, Any]]:
-        """Three known mistakes, in different kernels as far as there are several, that stand on the notebook alone."""
-        by_kernel = []
+    def _mistakes(self) -> list[tuple[str, Mistake]]:
+        """The known mistakes that ``LOST`` speaks of; three from all over the chapter where it speaks of none."""
+        usable = []
         for name in self.alone:
-            usable = []
             for mistake in self.checks[name].mistakes:
                 node = ast.parse(textwrap.dedent(inspect.getsource(mistake.kernel))).body[0]
                 if isinstance(node, ast.FunctionDef) and self._self_contained(node, self.checks[name]):
                     usable.append((name, mistake))
-            by_kernel.append(usable)
-        rounds = itertools.zip_longest(*by_kernel)
-        return itertools.islice((entry for entries in rounds for entry in entries if entry is not None), 3)
+        chosen = [(name, mistake) for name, mistake in usable if mistake.id in LOST]
+        return chosen or [usable[0], usable[len(usable) // 2], usable[-1]]
 
     def _fused(self) -> Iterator[Sample]:
         """A kernel that hands the work to the ready-made function of its own name, where the chapter has one."""
@@ -201,8 +211,11 @@ class _Maker:
 
 
 def _renamed(code: str, name: str) -> str:
-    """The function in a piece of source, without decorators, under another name."""
+    """The function in a piece of source, without decorators, under another name (also where it calls itself)."""
     node = ast.parse(textwrap.dedent(code)).body[0]
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id == node.name:
+            part.id = name
     node.name, node.decorator_list = name, []
     return ast.unparse(node)
 
