@@ -81,7 +81,7 @@ def test_the_picture_shows_target_yours_and_difference_without_numbers():
 
 
 def test_a_small_difference_is_enlarged_and_says_so():
-    epsilon = next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id == "softmax-rounded-epsilon")
+    epsilon = next(m.kernel for m in catalog.check_of("softmax").mistakes if m.id == "softmax-epsilon-in-sum")
     page = telling.as_html(evaluate("softmax", epsilon))
     difference = re.search(r"aria-label='difference, enlarged: weights'.*?</svg>", page)[0]
     assert "<figcaption>difference, enlarged</figcaption>" in page

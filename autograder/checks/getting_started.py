@@ -209,7 +209,7 @@ def _missing_keepdims(x, axis=-1):
 
 
 @softmax.mistake(
-    "softmax-rounded-epsilon",
+    "softmax-epsilon-in-sum",
     "You add a small number to the sum, so the weights sum to less than one. Treat the rows whose sum is zero apart.",
 )
 def _epsilon(x, axis=-1):
