@@ -24,6 +24,12 @@ notebooks: $(READY) ## generate the student and solution notebooks
 book: $(READY) ## execute the chapters that changed and build the site to _build/html
 	$(VENV)/bin/python book/_ext/build_book.py
 
+grade: $(READY) ## grade a sample class into _build/grading, with a feedback page for each student
+	@$(RUN) tests.sample_class _build/grading/submitted
+	@echo "The sample class is our own, so it is graded with --unsafe."
+	@$(RUN) autograder.cli grade --unsafe --cpu-seconds 5
+	@$(RUN) autograder.cli feedback
+
 serve: ## open the built site to a browser on this machine
 	@echo "The site is at http://127.0.0.1:8000/ (end with Ctrl-C)"
 	@$(RUN) http.server 8000 --bind 127.0.0.1 --directory _build/html
