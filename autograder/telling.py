@@ -8,7 +8,7 @@ import numpy as np
 
 from autograder.judging import AspectResult, Finding, Report
 
-COLUMNS = 80  # of a report as text
+COLUMNS = 76  # of a report as text
 PICTURE_CELLS = 16  # rows and columns of a picture at the most
 PICTURE_SIZE = 112  # pixels, on its longer side; a picture of few cells is smaller
 LARGEST_CELL = 14  # pixels
