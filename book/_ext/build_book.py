@@ -17,7 +17,15 @@ from filelock import FileLock
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "_build"
 RECORD = BUILD / "site.json"  # the inputs of the last build that went well
-INPUTS = ("_config.yml", "requirements.lock", "book/**/*", "exercises/*/*.ipynb", "lab/**/*", "autograder/**/*")
+INPUTS = (
+    "_config.yml",
+    "requirements.lock",
+    "book/**/*",
+    "exercises/*/*.ipynb",
+    "solutions/*/*.py",
+    "lab/**/*",
+    "autograder/**/*",
+)
 OPTIONS = ["build", "book", "--config", "_config.yml", "--path-output", ".", "-W", "-n", "--keep-going", "-q"]
 
 

@@ -46,8 +46,8 @@ def definitions(text: str, types: dict[str, str]) -> list[nodes.Node]:
         term, _, rest = block.partition("\n")
         if not rest.startswith(" "):
             return paragraphs(text)
-        name = term.split(" : ")[0].strip()
-        kind = types.get(name, term.partition(" : ")[2])
+        name, _, kind = (part.strip() for part in term.partition(" : "))
+        kind = ", ".join(dict.fromkeys(types[n] for n in name.split(", ") if types.get(n))) or kind
         line = nodes.term("", "", nodes.literal("", name), *([nodes.Text(" "), *_kind(kind)] if kind else []))
         items += nodes.definition_list_item("", line, nodes.definition("", *paragraphs(textwrap.dedent(rest))))
     return [items]

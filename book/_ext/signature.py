@@ -28,9 +28,11 @@ def readable(annotation: ast.expr | None) -> str:
             kind in KINDS
         ):
             array = array.attr if isinstance(array, ast.Attribute) else ast.unparse(array)
-            axes = shape.split()
+            axes = shape.replace("#", "").split()
             dims = f"({axes[0]},)" if len(axes) == 1 and axes[0].isidentifier() else f"({', '.join(axes)})"
-            return f"{KINDS[kind]} {ARRAYS.get(array, array)} " + (f"``{dims}``" if axes else "with no axes")
+            what = f"{KINDS[kind]} {ARRAYS.get(array, array)}"
+            how = " that broadcasts to" if "#" in shape else ""
+            return f"{what}{how} ``{dims}``" if axes else f"{what} with no axes"
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
             return ", ".join(readable(part) for part in parts)
         case ast.Constant(value=None):

@@ -179,6 +179,7 @@ def test_every_kernel_of_the_course_can_be_shown(name):
         ('Bool[torch.Tensor, "n"] | None', "boolean tensor ``(n,)`` or None"),
         ('Float[Tensor, "*shape"]', "float tensor ``(*shape)``"),
         ('Float[Tensor, ""]', "float tensor with no axes"),
+        ('Bool[Tensor, "*#batch #query key"]', "boolean tensor that broadcasts to ``(*batch, query, key)``"),
         ('tuple[Float[np.ndarray, "n d"], int]', "float array ``(n, d)``, ``int``"),
         ("float", "``float``"),
         ("nn.Module", "``nn.Module``"),
@@ -206,6 +207,11 @@ def test_a_docstring_splits_into_its_sections():
         nodes.paragraph,
     ]
     assert found[2].astext().split() == ["x", "int", "The", "input."]
+
+
+def test_terms_that_share_a_description_keep_their_types():
+    (items,) = definitions("q, k\n    Two inputs.", {"q": "float array ``(n, d)``", "k": "float array ``(m, d)``"})
+    assert items.astext().split("\n")[0] == "q, k float array (n, d), float array (m, d)"
 
 
 def test_text_that_names_no_terms_stays_paragraphs():

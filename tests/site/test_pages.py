@@ -98,6 +98,7 @@ def test_a_page_reads_without_scripts(browser, url):
     page, wrong = open_page(browser, url, viewport=DESKTOP, java_script_enabled=False)
     assert page.locator("main h1:visible").count() == 1
     assert len(page.locator("main").inner_text()) > 60
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
     for fold in page.locator("details.answer").all():
         content = fold.locator("> :not(summary)").first
         assert not content.is_visible()
