@@ -65,15 +65,15 @@ def why_not(report: Report, finding: Finding) -> str:
     return where + finding.text
 
 
-def as_text(report: Report) -> str:
-    """The report as plain text."""
+def as_text(report: Report, next_hint: str = 'hint("{kernel}")') -> str:
+    """The report as plain text; ``next_hint`` is how the reader asks for the next hint for ``{kernel}``."""
     lines = [headline(report)]
     for aspect, why, _ in _aspects(report):
         lines.append(f"  [{'ok' if aspect.passed else '--'}] {aspect.title} ({aspect.score} of {aspect.points})")
         lines += [f"       {why}"] if why else []
     lines += [f"  {line}" for line in _lead(report)]
     lines += [f"  -> {advice}" for advice in report.advice]
-    lines += [f'  For the next hint: hint("{report.kernel}")'] if _wants_hint(report) else []
+    lines += [f"  For the next hint: {next_hint.format(kernel=report.kernel)}"] if _wants_hint(report) else []
     return "\n".join(wrapped(line) for line in lines)
 
 

@@ -52,6 +52,8 @@ def test_a_named_mistake_is_told_with_the_case():
     assert "Case: a matrix, along its last axis." in text
     assert "-> You divide by the sum over the whole array" in text
     assert 'For the next hint: hint("softmax")' in text
+    in_a_shell = telling.as_text(evaluate("softmax", KERNELS["sum of all"]), next_hint="autograder hint {kernel}")
+    assert "For the next hint: autograder hint softmax" in in_a_shell
 
 
 def test_a_stub_is_not_written_yet():

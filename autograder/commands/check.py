@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = _report(name, vars(module), problems.get(cells.get(name)), path)
         report = explain(report, sources.get(name), passed)
         passed[name] = report.passed and not report.is_reference
-        print(telling.as_text(report))
+        print(telling.as_text(report, next_hint="autograder hint {kernel}"))
     return 0 if all(passed.values()) else 1
 
 
