@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-from execution import Outputs, execute_changed
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +56,8 @@ def build() -> int:
     if not names:
         print("The site is up to date: _build/html/index.html")
         return 0
+    from execution import Outputs, execute_changed  # slow to import, and most often not needed
+
     begin = time.perf_counter()
     incremental = RECORD.exists() and only_pages(names)
     RECORD.unlink(missing_ok=True)
