@@ -82,7 +82,7 @@ def _kernel(mark: KernelMark) -> str:
             f"the cases that it fails; <code>hint(&quot;{name}&quot;)</code> helps you on.</p>"
         )
     if mark.source:
-        code = highlight(mark.source, PythonLexer(), LIGHT)
+        code = highlight(mark.source, PythonLexer(), LIGHT).replace("<pre>", "<pre tabindex='0'>", 1)
         parts.append(f"<details{'' if mark.passed else ' open'}><summary>Your code</summary>{code}</details>")
     return "".join(parts) + "</section>"
 

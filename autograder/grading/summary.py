@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -10,19 +11,21 @@ from autograder.grading.results import KernelMark, SubmissionResult
 
 
 def print_marks(console: Console, results: Sequence[tuple[str, SubmissionResult]]) -> None:
-    """A table for each chapter: a row for each student, a column for each kernel, and remarks for the instructor."""
+    """For each chapter the marks, a row for each student and a column for each kernel, and below them the remarks."""
     for stem in sorted({result.stem for _, result in results}):
         rows = [(student, result) for student, result in results if result.stem == stem]
-        table = Table(title=stem, title_justify="left", pad_edge=False)
+        table = Table(title=stem, title_justify="left", box=SIMPLE)
         table.add_column("student", overflow="fold")
         for mark in rows[0][1].kernels:
             table.add_column(f"{mark.kernel}\nof {mark.points}", justify="right", overflow="fold")
         table.add_column(f"total\nof {rows[0][1].points}", justify="right")
-        table.add_column("remarks", overflow="fold")
         for student, result in rows:
-            scores = (str(mark.score) for mark in result.kernels)
-            table.add_row(escape(student), *scores, str(result.score), escape("; ".join(remarks(result))))
+            table.add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
         console.print(table)
+        for student, result in rows:
+            for remark in remarks(result):
+                console.print(f"  {escape(student)}: {escape(remark)}", highlight=False)
+        console.print()
 
 
 def remarks(result: SubmissionResult) -> list[str]:
@@ -31,7 +34,7 @@ def remarks(result: SubmissionResult) -> list[str]:
     found += [f"cell {problem.cell} {problem.kind}" for problem in result.problems if problem.kind != "raised"]
     for mark in result.kernels:
         if "missing" not in mark.flags:
-            said = [*mark.flags, *_known(mark)]
+            said = mark.flags or _known(mark)
             found += [f"{mark.kernel}: {', '.join(said)}"] if said else []
         elif not result.remarks:
             found.append(mark.aspects[0].why.replace("`", "").rstrip("."))
