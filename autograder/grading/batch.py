@@ -11,12 +11,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from autograder import notebooks
+from autograder.grading.autograded import autograded_notebook
 from autograder.grading.grade import grade_submission, no_notebook, prepare_process
 from autograder.grading.placing import Found, find_submissions
 from autograder.grading.recorded import recorded
 from autograder.grading.records import Results, course_digest, key_of, seed_of
 from autograder.grading.results import SubmissionResult
 from autograder.grading.session import Limits
+from autograder.grading.submission import NotReadable
 
 BATCH = 20  # results that are written to the gradebook in one transaction
 BATCH_SECONDS = 2.0  # or as many as come within this time
@@ -86,10 +88,21 @@ def grade_directory(
             futures = {_submit(executor, task, seed, limits): task for task in pending}
             for batch in _recorded_batches(db_url, futures, failures):
                 for task, result in batch:
+                    _show(directory, task.found, result)
                     results.write(task.found.student, task.key, result)
                 progress(len(batch), len(pending))
     stored = [(task.found.student, results.read(task.found.student, task.found.stem, task.key)) for task in tasks]
     return Outcome([entry for entry in stored if entry[1] is not None], failures, len(pending) - len(failures))
+
+
+def _show(directory: Path, found: Found, result: SubmissionResult) -> None:
+    """Put the notebook where formgrader looks for it, or take it away where what was handed in is no notebook."""
+    path = directory / "autograded" / found.student / found.stem / f"{found.stem}.ipynb"
+    try:
+        released = json.loads(notebooks.released_path(found.stem).read_bytes())
+        notebooks.write_text(path, autograded_notebook(found.data or b"", result, released))
+    except NotReadable:
+        path.unlink(missing_ok=True)
 
 
 def _count(workers: int | None, tasks: Sequence[Task]) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from autograder import catalog, notebooks
@@ -83,6 +84,28 @@ def test_the_gradebook_holds_the_same_marks(graded):
         grades = [g for s in gradebook.assignment_submissions(stem) for n in s.notebooks for g in n.grades]
         assert not any(grade.needs_manual_grade for grade in grades)
     assert kept == {student: {m.kernel: m.score for m in result.kernels} for student, result in results.items()}
+
+
+def test_formgrader_finds_each_notebook_with_its_marked_cells(graded):
+    samples, directory, results = graded
+    stem = samples[0].stem
+    released = nbformat.read(notebooks.released_path(stem), 4)
+    expected = {
+        cell.metadata.nbgrader.grade_id for cell in released.cells if cell.metadata.get("nbgrader", {}).get("grade")
+    }
+    for sample in samples:
+        path = directory / "autograded" / sample.student / stem / f"{stem}.ipynb"
+        if sample.kind == "invalid JSON":
+            assert not path.exists()
+            continue
+        notebook = nbformat.read(path, 4)
+        nbformat.validate(notebook)
+        cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
+        assert {name for name, cell in cells.items() if cell.metadata.nbgrader.grade} == expected
+        for mark in results[sample.student].kernels:
+            assert cells[f"check-{mark.kernel}"].outputs[0].text.startswith(mark.verdict)
+            if mark.source:
+                assert cells[f"kernel-{mark.kernel}"].source == mark.source
 
 
 def test_known_mistakes_are_named(graded):
