@@ -38,7 +38,7 @@ test: $(READY) ## every test
 	$(RUN) pytest -n 2
 
 test-fast: $(READY) ## the fast tests
-	$(RUN) pytest -m "not slow and not browser"
+	$(RUN) pytest -n 2 -m "not slow and not browser"
 
 sharpness: $(READY) ## known mistakes rejected and named, right variants accepted, over 50 seeds
 	$(RUN) tests.sharpness --seeds 50
