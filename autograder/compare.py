@@ -7,7 +7,7 @@ import numpy as np
 
 # Relative and absolute tolerance by the precision that the kernel computed in. tests/test_tolerances.py measures the
 # spread of the right variants and the smallest error of the known mistakes, and holds these well between the two.
-TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (1e-2, 2e-3)}
+TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (2e-2, 5e-3)}
 
 
 # Counted work may differ between right kernels; more than this many times the reference's is too much.

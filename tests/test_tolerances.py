@@ -9,7 +9,10 @@ from autograder.judging import draw_cases
 from autograder.probing import run_probe
 from tests.sharpness import right_variants
 
-MARGIN = 10
+# The tolerance over the spread of right kernels, and the error of wrong ones over the tolerance. Half precision has few
+# digits to share between the two.
+MARGINS = {"float64": 10, "float32": 10, "float16": 4}
+MISTAKE_MARGIN = 10
 SEEDS = (None, 0, 1, 2)
 
 
@@ -32,17 +35,13 @@ def runs(name, kernel):
 
 
 @pytest.mark.parametrize("name", catalog.kernels())
-def test_right_variants_stay_within_a_tenth_of_the_tolerance(name):
+def test_right_variants_stay_well_within_the_tolerance(name):
     for variant in right_variants()[name]:
-        worst = max(
-            (
-                excess(target, given[array])
-                for expected, given in runs(name, variant)
-                for array, target in expected.items()
-                if target.dtype.kind == "f"
-            ),
-        )
-        assert worst < 1 / MARGIN, f"{variant.__name__}: {worst:.2g} of the tolerance"
+        for expected, given in runs(name, variant):
+            for array, target in expected.items():
+                if target.dtype.kind == "f":
+                    spread = excess(target, given[array])
+                    assert spread < 1 / MARGINS[target.dtype.name], f"{variant.__name__}: {array} {target.dtype}"
 
 
 @pytest.mark.parametrize("name", catalog.kernels())
@@ -53,4 +52,6 @@ def test_mistakes_in_values_exceed_the_tolerance_tenfold(name):
             for expected, given in runs(name, mistake.kernel)
             if (found := first_mismatch(expected, given)) and found.kind == "values"
         ]
-        assert not errors or max(errors) > MARGIN, f"{mistake.id}: at most {max(errors):.2g} times the tolerance"
+        assert not errors or max(errors) > MISTAKE_MARGIN, (
+            f"{mistake.id}: at most {max(errors):.2g} times the tolerance"
+        )
