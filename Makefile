@@ -36,10 +36,10 @@ serve: ## open the built site to a browser on this machine
 	@$(RUN) http.server 8000 --bind 127.0.0.1 --directory _build/html
 
 test: $(READY) ## every test
-	$(RUN) pytest -n 2
+	$(RUN) pytest -n 2 --dist loadfile
 
 test-fast: $(READY) ## the fast tests
-	$(RUN) pytest -n 2 -m "not slow and not browser"
+	$(RUN) pytest -n 2 --dist loadfile -m "not slow and not browser"
 
 sharpness: $(READY) ## known mistakes rejected and named, right variants accepted, over 50 seeds
 	$(RUN) tests.sharpness --seeds 50
