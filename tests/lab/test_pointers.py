@@ -10,9 +10,7 @@ torch.set_num_threads(1)
 
 
 def trained(num_heads, steps):
-    torch.manual_seed(0)
-    model = pointers.PointerModel(MultiHeadAttention(64, num_heads))
-    return model, pointers.train(model, steps)
+    return pointers.trained(MultiHeadAttention, num_heads, steps=steps)
 
 
 def test_answers_are_the_symbols_at_the_pointers():
