@@ -42,6 +42,10 @@ def test_the_five_steps_work_as_written(copy):
             result = subprocess.run(command, shell=True, cwd=copy, env=environment, capture_output=True, text=True)
             assert result.returncode == 0, f"{command}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
             commands.append(command)
+    for arguments in ("check",), ("format", "--check"):
+        ruff = [scripts / "ruff", *arguments, *files]
+        result = subprocess.run(ruff, cwd=copy, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout
     assert len(files) == 5
     assert len(commands) == 4
     assert (copy / "exercises/unit_rows/unit_rows.ipynb").exists()
