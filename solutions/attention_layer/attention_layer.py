@@ -77,6 +77,7 @@ for width in (4, 64, 1024):
 # %%
 import matplotlib.pyplot as plt
 
+generator = torch.Generator().manual_seed(0)
 widths = [1, 4, 16, 64, 256, 1024]
 largest_weight = {"divided by the root": [], "not divided": []}
 for width in widths:
@@ -144,6 +145,7 @@ print(scaled_dot_product_attention(nothing, nothing, torch.eye(4), attn_mask))
 # are shuffled in the same way? And if the keys alone are shuffled?
 
 # %%
+generator = torch.Generator().manual_seed(0)
 query, key, value = (torch.randn(length, 8, generator=generator) for length in (3, 6, 6))
 order = torch.randperm(6, generator=generator)
 output = scaled_dot_product_attention(query, key, value)
