@@ -12,9 +12,12 @@ COMMANDS = {
     "notebooks": "generate the student and solution notebooks from their sources, or find drift and leaks",
     "update": "bring an old notebook to the installed release and keep every answer",
     "grade": "grade submissions into nbgrader's gradebook",
+    "doctor": "say how this machine can shut student code in",
     "feedback": "write each student's feedback page",
     "export": "write the marks as CSV",
 }
+NEED_THE_GRADER = ("grade", "feedback", "export")
+WRONG_PATH = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class WrongUse(Exception):
@@ -28,15 +31,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        subparser = subparsers.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if name in argv[:1]:
             import_module(f"autograder.commands.{name}").add_arguments(subparser)
     arguments = parser.parse_args(argv)
     try:
         return import_module(f"autograder.commands.{arguments.command}").run(arguments)
     except WrongUse as error:
-        print(f"autograder {arguments.command}: {error}", file=sys.stderr)
-        return 2
+        reason = str(error)
+    except WRONG_PATH as error:
+        reason = f"{error.filename}: {error.strerror}." if error.filename else str(error)
+    except ModuleNotFoundError as error:
+        if arguments.command not in NEED_THE_GRADER:
+            raise
+        reason = f'it needs {error.name}, which is not installed. To install the grader:  pip install ".[grade]"'
+    print(f"autograder {arguments.command}: {reason}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

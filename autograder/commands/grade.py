@@ -1,4 +1,4 @@
-"""``autograder grade [SUBMITTED] --unsafe``."""
+"""``autograder grade [SUBMITTED]``."""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from autograder import notebooks
 from autograder.cli import WrongUse
 
+RUNGS = ("bubblewrap", "landlock")
 GRADING = notebooks.ROOT / "_build" / "grading"
 EXIT_CODES = (
     "Exit code 0 when every submission has its mark, whatever the mark: a file that is no notebook gets 0 points. "
@@ -31,9 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="no progress and no table")
     parser.add_argument(
+        "--sandbox",
+        choices=RUNGS,
+        help="what shuts student code in (default: the best that works here, as `autograder doctor` says)",
+    )
+    parser.add_argument(
         "--unsafe",
         action="store_true",
-        help="run student code although it is not confined beyond processes and limits of its own",
+        help="run student code although nothing shuts it in beyond processes and limits of its own",
     )
 
 
@@ -56,19 +62,39 @@ def _positive(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from autograder.grading import sandbox
-
     if sys.platform != "linux":
         raise WrongUse(f"grading needs Linux; this is {sys.platform}. A container or a virtual machine will do.")
-    if not arguments.unsafe:
-        raise WrongUse(f"{sandbox.WARNING} To grade all the same, submissions that you trust: --unsafe")
     submitted = arguments.submitted or arguments.out / "submitted"
     if not submitted.is_dir():
         raise WrongUse(f"{submitted} is not a directory; give one with STUDENT/CHAPTER/CHAPTER.ipynb in it.")
-    stems = _stems(arguments.assignment)
+    from autograder.grading import sandbox
+
+    stems, rung = _stems(arguments.assignment), _rung(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    print(f"Note: {sandbox.WARNING}", file=sys.stderr)
-    return _grade(arguments, submitted, stems)
+    if rung == sandbox.UNSAFE:
+        print(f"Note: {sandbox.WARNING}", file=sys.stderr)
+    return _grade(arguments, submitted, stems, rung)
+
+
+def _rung(arguments: argparse.Namespace) -> str:
+    """What shuts student code in: as asked for, else the best that works here."""
+    from autograder.grading import sandbox
+
+    if arguments.unsafe:
+        if arguments.sandbox:
+            raise WrongUse(f"--unsafe asks for no sandbox, --sandbox {arguments.sandbox} for one; give one of them.")
+        return sandbox.UNSAFE
+    if arguments.sandbox:
+        if reason := sandbox.why_not(arguments.sandbox):
+            raise WrongUse(f"{arguments.sandbox} does not work here: {reason}. `autograder doctor` says what does.")
+        return arguments.sandbox
+    try:
+        return sandbox.best()
+    except sandbox.NotAvailable as error:
+        raise WrongUse(
+            f"{error} `autograder doctor` says what to do. To grade all the same, submissions that you trust: "
+            f"--unsafe. {sandbox.WARNING}"
+        ) from None
 
 
 def _stems(wanted: list[str] | None) -> list[str]:
@@ -83,7 +109,7 @@ def _stems(wanted: list[str] | None) -> list[str]:
     return sorted(set(wanted or known))
 
 
-def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str]) -> int:
+def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], rung: str) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -103,6 +129,7 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str]) -> 
             arguments.out,
             limits=limits,
             workers=arguments.workers,
+            rung=rung,
             progress=lambda done, total: progress.update(bar, advance=done, total=total),
         )
     print_marks(console, outcome.results)

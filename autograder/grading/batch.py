@@ -17,6 +17,7 @@ from autograder.grading.placing import Found, find_submissions
 from autograder.grading.recorded import recorded
 from autograder.grading.records import Results, course_digest, key_of, seed_of
 from autograder.grading.results import SubmissionResult
+from autograder.grading.sandbox import best
 from autograder.grading.session import Limits
 from autograder.grading.submission import NotReadable
 
@@ -52,6 +53,7 @@ def grade_directory(
     *,
     limits: Limits | None = None,
     workers: int | None = None,
+    rung: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
     """Grade what is new in a directory of submissions, and record it.
@@ -70,6 +72,8 @@ def grade_directory(
         Where the seed and the results are kept.
     limits, workers
         What a submission may use, and how many are graded at once (default: one for each core).
+    rung
+        What shuts student code in: "bubblewrap", "landlock" or "none"; the best that works here where None.
     progress
         Called with the number of submissions that are done and to be done.
     """
@@ -84,8 +88,9 @@ def grade_directory(
     failures: list[str] = []
     if pending:
         progress(0, len(pending))
+        rung = rung or best()
         with ProcessPoolExecutor(_count(workers, pending), get_context("spawn"), prepare_process) as executor:
-            futures = {_submit(executor, task, seed, limits): task for task in pending}
+            futures = {_submit(executor, task, seed, limits, rung): task for task in pending}
             for batch in _recorded_batches(db_url, futures, failures):
                 for task, result in batch:
                     _show(directory, task.found, result)
@@ -109,10 +114,10 @@ def _count(workers: int | None, tasks: Sequence[Task]) -> int:
     return min(workers or os.cpu_count() or 1, len(tasks))
 
 
-def _submit(executor: Executor, task: Task, seed: int, limits: Limits) -> Future:
+def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str) -> Future:
     if task.found.data is None:
         return executor.submit(no_notebook, task.found.stem)
-    return executor.submit(grade_submission, task.found.data, task.found.stem, seed, limits)
+    return executor.submit(grade_submission, task.found.data, task.found.stem, seed, limits, rung)
 
 
 def _recorded_batches(db_url: str, futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:

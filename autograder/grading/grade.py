@@ -7,6 +7,7 @@ from typing import Any
 
 from autograder import catalog
 from autograder.grading.results import SubmissionResult, mark_of
+from autograder.grading.sandbox import best
 from autograder.grading.scanning import ready_made_uses
 from autograder.grading.session import CellProblem, Limits, Run, Worker, WorkerLost, run_notebook
 from autograder.grading.submission import (
@@ -20,10 +21,12 @@ from autograder.grading.submission import (
 from autograder.judging import Report, draw_cases, explain, judge, not_run
 from autograder.probing import Fault, Outcome
 
-_workers: dict[str, Worker] = {}
+_workers: dict[tuple[str, str], Worker] = {}
 
 
-def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = None) -> SubmissionResult:
+def grade_submission(
+    data: bytes, stem: str, seed: int, limits: Limits | None = None, rung: str | None = None
+) -> SubmissionResult:
     """The marks of one submission. Same bytes, same seed, same course: same marks.
 
     Parameters
@@ -36,13 +39,20 @@ def grade_submission(data: bytes, stem: str, seed: int, limits: Limits | None = 
         The secret from which the hidden cases are drawn.
     limits
         What the submission may use; the defaults of ``Limits`` where None.
+    rung
+        What shuts student code in: "bubblewrap", "landlock" or "none"; the best that works here where None.
+
+    Raises
+    ------
+    NotAvailable
+        If nothing is asked for and nothing works here.
     """
     try:
         notebook = read_notebook(data)
     except NotReadable as error:
         return no_notebook(stem, str(error))
     cases = {name: [case for _, case in draw_cases(name, seed)] for name in catalog.checks(stem)}
-    run = _run(stem, cells_to_run(notebook, read_released(stem)), cases, limits or Limits())
+    run = _run(stem, rung or best(), cells_to_run(notebook, read_released(stem)), cases, limits or Limits())
     defining = defining_cells(notebook)
     sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
     reports: dict[str, Report] = {}
@@ -66,15 +76,15 @@ def no_notebook(stem: str, *remarks: str) -> SubmissionResult:
     return SubmissionResult(stem, tuple(mark_of(not_run(name, fault)) for name in catalog.checks(stem)), (), remarks)
 
 
-def _run(stem: str, cells: list[tuple[int, str]], cases: Mapping[str, Any], limits: Limits) -> Run:
+def _run(stem: str, rung: str, cells: list[tuple[int, str]], cases: Mapping[str, Any], limits: Limits) -> Run:
     """Run the notebook in this process's worker for the chapter; once more in a new one where that is lost."""
     for _ in range(2):
-        if stem not in _workers:
-            _workers[stem] = Worker(stem)
+        if (stem, rung) not in _workers:
+            _workers[stem, rung] = Worker(stem, rung)
         try:
-            return run_notebook(_workers[stem], cells, cases, limits)
+            return run_notebook(_workers[stem, rung], cells, cases, limits)
         except WorkerLost:
-            _workers.pop(stem).close()
+            _workers.pop((stem, rung)).close()
     fault = Outcome(fault=Fault("crashed", "The notebook ended the process that runs it, twice."))
     return Run((), {}, {name: (fault,) * len(drawn) for name, drawn in cases.items()})
 

@@ -13,12 +13,18 @@ from typing import Any
 
 from autograder.case import Case
 from autograder.grading import sandbox, staging
+from autograder.grading.confining import EXCESSES, FILE_LIMIT, PROCESS_LIMIT
 from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, pack_case, unpack_outcome
-from autograder.grading.worker import END, START, STATUS
+from autograder.grading.worker import END, ORDER, START, STATUS
 from autograder.probing import Fault, Outcome
 
 START_SECONDS = 120
 FATAL_LIMIT = 5  # cells that may end the process before the notebook is given up
+EXCESS_TEXTS = {
+    "memory": "Stopped: all processes together used more than {} MB of memory.",
+    "processes": f"Stopped: more than {PROCESS_LIMIT} processes ran at once.",
+    "files": f"Stopped: the files that were written take more than {FILE_LIMIT >> 20} MB.",
+}
 STOP_SIGNALS = (signal.SIGXCPU, signal.SIGKILL)
 
 
@@ -83,35 +89,47 @@ class Ended(Exception):
 
 
 class Worker:
-    """A warm parent process for one chapter, started once and used for one submission after the other."""
+    """A warm parent process for one chapter, started once and used for one submission after the other.
 
-    def __init__(self, stem: str):
+    Parameters
+    ----------
+    stem
+        The chapter.
+    rung
+        The rung of the ladder that shuts student code in: "bubblewrap", "landlock" or "none".
+    """
+
+    def __init__(self, stem: str, rung: str):
+        self.rung = rung
         self.directory = tempfile.TemporaryDirectory(prefix="autograder-", ignore_cleanup_errors=True)
-        script = staging.stage(stem, Path(self.directory.name) / "stage")
-        self.control, theirs = socket.socketpair()
-        home = Path(self.directory.name) / "home"
+        stage, home = (Path(self.directory.name) / name for name in ("stage", "home"))
+        staging.stage(stem, stage)
         home.mkdir()
+        self.control, theirs = socket.socketpair()
         with theirs:
-            self.process = sandbox.launch(script, theirs.fileno(), stem, home)
+            self.process = sandbox.launch(
+                "autograder.grading.worker", {"stem": stem}, stage, home, rung, theirs.fileno()
+            )
         self.control.settimeout(START_SECONDS)
         if self.control.recv(1) != START:
             raise RuntimeError(f"The worker did not start:\n{(home / 'log').read_text(errors='replace')[-4000:]}")
 
-    def start(self) -> Channel:
+    def start(self, memory_mb: int) -> Channel:
         """Fork a child for a submission; the channel to it."""
         channel, theirs = channels()
         with theirs:
             try:
-                socket.send_fds(self.control, [START], [theirs.fileno()])
+                socket.send_fds(self.control, [ORDER.pack(START, memory_mb)], [theirs.fileno()])
             except OSError as error:
                 raise WorkerLost(f"The worker ended: {error}") from None
         return channel
 
-    def end(self) -> tuple[int, float]:
-        """End the child and all that it left running; its wait status and CPU seconds."""
+    def end(self) -> tuple[int, float, str]:
+        """End the child and all that it left running; its wait status, its CPU seconds, what it used too much of."""
         try:
-            self.control.sendall(END)
-            return STATUS.unpack(self.control.recv(STATUS.size, socket.MSG_WAITALL))
+            self.control.sendall(ORDER.pack(END, 0))
+            status, seconds, excess = STATUS.unpack(self.control.recv(STATUS.size, socket.MSG_WAITALL))
+            return status, seconds, EXCESSES[excess]
         except (OSError, struct.error) as error:
             raise WorkerLost(f"The worker ended: {error}") from None
 
@@ -129,7 +147,7 @@ class Session:
 
     def __init__(self, worker: Worker, limits: Limits):
         self.worker, self.limits = worker, limits
-        self.channel = worker.start()
+        self.channel = worker.start(limits.memory_mb)
         self.running: int | None = None  # the number of the cell that runs
         self.problems: list[CellProblem] = []
         self.kinds: dict[str, str] = {}
@@ -137,7 +155,7 @@ class Session:
     def run_cells(self, cells: Sequence[tuple[int, str]], kernels: Collection[str]) -> None:
         """Run the cells, going on after an error. Raises ``Ended`` where the child does not survive one."""
         job = {"cells": [list(cell) for cell in cells], "kernels": list(kernels)}
-        job |= {"cpu_seconds": self.limits.cpu_seconds, "memory_mb": self.limits.memory_mb}
+        job |= {"cpu_seconds": self.limits.cpu_seconds}
         try:
             self._send(job)
             for number, _ in cells:
@@ -199,15 +217,17 @@ class Session:
 
     def _ended(self, error: Exception) -> Ended:
         """End the child because of an error on a channel, and say what it died of."""
-        status, seconds = self.end()
+        status, seconds, excess = self.end()
+        if excess:
+            return Ended("stopped", EXCESS_TEXTS[excess].format(self.limits.memory_mb))
         if isinstance(error, TimedOut):
             return Ended("stopped", f"Stopped after {self.limits.wall_seconds} s by the clock.")
         if isinstance(error, WireError) and not isinstance(error, Closed):
             return Ended("crashed", f"The process did not keep to its part: {error}")
         return Ended(*_cause(status, seconds, self.limits))
 
-    def end(self) -> tuple[int, float]:
-        """End the child; its wait status and CPU seconds."""
+    def end(self) -> tuple[int, float, str]:
+        """End the child; its wait status, its CPU seconds, and what it used too much of."""
         self.channel.close()
         return self.worker.end()
 
@@ -233,6 +253,8 @@ def _cause(status: int, seconds: float, limits: Limits) -> tuple[str, str]:
         number = os.WTERMSIG(status)
         if number in STOP_SIGNALS and seconds >= limits.cpu_seconds - 0.5:
             return "stopped", f"Stopped after {limits.cpu_seconds} s of computing. Is there a loop that never ends?"
+        if number == signal.SIGSYS:
+            return "crashed", "The process was ended because it asked for a system call that is forbidden (SIGSYS)."
         known = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         return "crashed", f"The process died ({known})."
     return "crashed", f"The process was ended from inside, with exit code {os.waitstatus_to_exitcode(status)}."

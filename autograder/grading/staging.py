@@ -15,20 +15,23 @@ SHARED = (
     "work.py",
     "grading/__init__.py",
     "grading/wire.py",
+    "grading/worker.py",
 )
-WORKER = "grading/worker.py"
+# What shuts a process in, and a trial of it; the standard library is all that it imports.
+CONFINING = tuple(f"grading/{name}.py" for name in ("confining", "landlock", "linux", "seccomp"))
+TRIAL = ("__init__.py", "grading/__init__.py", "grading/trial.py")
 STUB = "grading/selfcheck_stub.py"
 TOC = ROOT / "book" / "_toc.yml"
 
 
-def stage(stem: str, directory: Path) -> Path:
-    """Copy what a submission of a chapter may import to ``directory``, and return the worker's script in it.
+def stage(stem: str, directory: Path) -> None:
+    """Copy what a submission of a chapter may import to ``directory``.
 
     That is the probes, the shared modules of ``lab``, and the references of the chapters before ``stem``. The
     references of this chapter and of later ones are not there, nor any check.
     """
     package = directory / "autograder"
-    for name in (*SHARED, WORKER):
+    for name in (*SHARED, *CONFINING):
         _copy(PACKAGE / name, package / name)
     _copy(PACKAGE / STUB, package / "selfcheck.py")
     for probes in (PACKAGE / "probes").glob("*.py"):
@@ -38,7 +41,20 @@ def stage(stem: str, directory: Path) -> Path:
             _copy(reference, package / "reference" / reference.name)
     if (lab := ROOT / "lab").is_dir():
         shutil.copytree(lab, directory / "lab", ignore=shutil.ignore_patterns("__pycache__"))
-    return package / WORKER
+    _make_readable(directory)
+
+
+def stage_trial(directory: Path) -> None:
+    """Copy what a trial of a rung of the ladder imports to ``directory``."""
+    for name in (*TRIAL, *CONFINING):
+        _copy(PACKAGE / name, directory / "autograder" / name)
+    _make_readable(directory)
+
+
+def _make_readable(directory: Path) -> None:
+    """Let another user read what was copied, whatever this one's umask: root's worker becomes nobody."""
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _copy(source: Path, target: Path) -> None:

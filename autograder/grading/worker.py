@@ -1,63 +1,123 @@
-"""The side that runs student code: a warm parent, a child for each submission, a grandchild for each kernel.
+"""The side that runs student code: a warm parent, a keeper and a child per submission, a grandchild per kernel.
 
 The parent loads NumPy, PyTorch and IPython once and then only forks. It never holds a reference, a case or a seed.
-A child runs a notebook's cells. For each kernel it forks a grandchild, which gets the cases and answers with arrays,
-so that a kernel that loops or crashes takes nothing else with it.
+For each submission it forks a keeper, which forks the child that runs the notebook's cells, watches what that uses,
+and ends it with all that it left running. For each kernel the child forks a grandchild, which gets the cases and
+answers with arrays, so that a kernel that loops or crashes takes nothing else with it.
 
-Run as ``python worker.py CONTROL STEM DIRECTORY``: the number of the control socket, the chapter, and a directory
-for the children's files. A byte ``s`` on the control socket starts a child on the socket that comes with it; ``e``
+Run as ``worker.py CONTROL SETTINGS``: the number of the control socket, and JSON with the chapter, the rung of the
+ladder and its paths. An ``ORDER`` that begins with ``s`` starts a submission on the socket that comes with it; ``e``
 ends it and everything it left running, and is answered with ``STATUS``.
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
+import json
 import os
 import resource
-import shutil
+import select
 import signal
 import socket
 import struct
 import sys
-import tempfile
 import traceback
-from pathlib import Path
 
+from autograder.grading import confining
 from autograder.grading.wire import Channel, Closed, pack_outcome, unpack_case
 from autograder.probing import Fault, Outcome, run_probe
 
-STATUS = struct.Struct(">id")  # wait status of a child, and the CPU seconds that it used itself
+ORDER = struct.Struct(">cI")  # what to do, and the memory in MB that a submission may use
+STATUS = struct.Struct(">idB")  # wait status of a child, its CPU seconds, and the place in EXCESSES of what it overdid
 START, END = b"s", b"e"
 TEXT_LIMIT = 2_000
-FILE_LIMIT = 1 << 28
-DESCRIPTOR_LIMIT = 256
-PR_SET_CHILD_SUBREAPER = 36
+WATCH_SECONDS = 0.05
+KEEPER_SECONDS = 30  # that a keeper has to end a submission
 PRELOAD = ("torch", "matplotlib.pyplot", "jaxtyping")
 
 
-def serve(control: socket.socket, stem: str, directory: Path) -> None:
-    """Start and end children as the grader asks, until it closes the control socket."""
+def serve(control: socket.socket, stem: str, rung: confining.Unconfined) -> None:
+    """Start and end submissions as the grader asks, until it closes the control socket."""
+    rung.prepare()
     shell = warm_up(stem)
-    become_subreaper()
     control.sendall(START)
-    child = 0
+    keeper = None
     while True:
-        order, descriptors, *_ = socket.recv_fds(control, 1, 1)
+        message, descriptors, *_ = socket.recv_fds(control, ORDER.size, 1)
+        order, memory_mb = ORDER.unpack(message) if message else (END, 0)
         if order == START:
-            home = Path(tempfile.mkdtemp(dir=directory))
-            child = os.fork()
-            if not child:
+            keeper, theirs = socket.socketpair()
+            if not os.fork():
                 control.close()
-                _exit_after(run_submission, socket.socket(fileno=descriptors[0]), shell, stem, home)
+                keeper.close()
+                connection = socket.socket(fileno=descriptors[0])
+                _exit_after(keep, theirs, connection, rung, memory_mb, shell, stem)
+            theirs.close()
             os.close(descriptors[0])
         else:
-            status = end_all(child)
-            for entry in directory.iterdir():
-                shutil.rmtree(entry, ignore_errors=True)
-            if not order:
+            status = end(keeper, rung) if keeper else b""
+            rung.clear()
+            if not message:
                 return
-            control.sendall(STATUS.pack(*status))
+            control.sendall(status)
+
+
+def end(keeper: socket.socket, rung: confining.Unconfined) -> bytes:
+    """Let a keeper end its submission, and end the keeper; its STATUS."""
+    keeper.settimeout(KEEPER_SECONDS)
+    with keeper:
+        try:
+            keeper.sendall(END)
+            status = keeper.recv(STATUS.size, socket.MSG_WAITALL)
+        except OSError:
+            status = b""
+    kill_all(rung)
+    return status if len(status) == STATUS.size else STATUS.pack(signal.SIGKILL, 0, 0)
+
+
+def kill_all(rung: confining.Unconfined, child: int = 0) -> tuple[int, float] | None:
+    """Kill and reap every descendant; the wait status and CPU seconds of ``child`` where it was among them."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            rung.kill()
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            found = reap(child) or found
+    return found
+
+
+def keep(
+    orders: socket.socket, connection: socket.socket, rung: confining.Unconfined, memory_mb: int, shell, stem: str
+) -> None:
+    """Start the child that runs a submission, and watch it until the parent orders its end."""
+    home = rung.enter()
+    child = os.fork()
+    if not child:
+        _exit_after(run_submission, connection, rung, home, memory_mb, shell, stem)
+    watch, ended, excess = confining.Watch(rung, home, memory_mb), None, ""
+    death = os.pidfd_open(child)
+    while orders not in select.select([orders] if ended else [orders, death], [], [], WATCH_SECONDS)[0]:
+        ended = reap(child) or ended
+        if not excess and (excess := watch.excess()):
+            ended = kill_all(rung, child) or ended
+        if ended:
+            # Processes that the child left behind may hold copies of the connection.
+            connection.shutdown(socket.SHUT_RDWR)
+    ended = kill_all(rung, child) or ended
+    orders.sendall(STATUS.pack(*ended, confining.EXCESSES.index(excess)))
+
+
+def reap(child: int) -> tuple[int, float] | None:
+    """Reap what has ended; the wait status and CPU seconds of ``child`` where it was among them."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            process, status, usage = os.wait4(-1, os.WNOHANG)
+            if not process:
+                break
+            if process == child:
+                found = status, usage.ru_utime + usage.ru_stime
+    return found
 
 
 def warm_up(stem: str):
@@ -82,25 +142,6 @@ def warm_up(stem: str):
     return shell
 
 
-def become_subreaper() -> None:
-    """Let processes whose parents have died become children of this one, so that none escapes ``end_all``."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) was refused")
-
-
-def end_all(child: int) -> tuple[int, float]:
-    """Kill and reap every descendant; the wait status and CPU seconds of ``child``."""
-    status, seconds = 0, 0.0
-    while running := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        for process in map(int, running):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-            ended, how, usage = os.wait4(process, 0)
-            if ended == child:
-                status, seconds = how, usage.ru_utime + usage.ru_stime
-    return status, seconds
-
-
 def _exit_after(function, *args) -> None:
     """Call a function in a forked process and leave it, whatever happens."""
     try:
@@ -112,11 +153,14 @@ def _exit_after(function, *args) -> None:
     os._exit(0)
 
 
-def run_submission(connection: socket.socket, shell, stem: str, home: Path) -> None:
+def run_submission(
+    connection: socket.socket, rung: confining.Unconfined, home: str, memory_mb: int, shell, stem: str
+) -> None:
     """Run the cells of a notebook, then answer for its kernels until the grader closes the connection."""
+    close_all_but(connection.fileno())
+    rung.shut_in(home, memory_mb)
     channel = Channel(connection)
     job = channel.receive()
-    confine(home, job["memory_mb"])
     for number, source in job["cells"]:
         channel.send({"begin": number})
         limit_cpu(job["cpu_seconds"])
@@ -125,33 +169,23 @@ def run_submission(connection: socket.socket, shell, stem: str, home: Path) -> N
     while True:
         name = channel.receive()["kernel"]
         _, descriptors, *_ = socket.recv_fds(connection, 1, 1)
+        theirs = socket.socket(fileno=descriptors[0])
         process = os.fork()
         if not process:
             connection.close()
             os.setpgid(0, 0)
             hard_limit_cpu(job["cpu_seconds"])
-            _exit_after(answer, socket.socket(fileno=descriptors[0]), stem, name, shell.user_ns.get(name))
-        os.close(descriptors[0])
+            _exit_after(answer, theirs, stem, name, shell.user_ns.get(name))
         _, status, usage = os.wait4(process, 0)
+        theirs.shutdown(socket.SHUT_RDWR)  # what the kernel left running may hold copies
+        theirs.close()
         channel.send({"status": status, "seconds": usage.ru_utime + usage.ru_stime})
 
 
-def confine(home: Path, memory_mb: int) -> None:
-    """A session, a directory and limits of its own; no input and no output."""
-    os.setsid()
-    os.chdir(home)
-    os.environ.update(HOME=str(home), TMPDIR=str(home))
-    tempfile.tempdir = None
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    for limit, value in (
-        (resource.RLIMIT_AS, memory_mb << 20),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, FILE_LIMIT),
-        (resource.RLIMIT_NOFILE, DESCRIPTOR_LIMIT),
-    ):
-        resource.setrlimit(limit, (value, value))
+def close_all_but(kept: int) -> None:
+    """Close every descriptor but standard input, output, error and one more."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def limit_cpu(seconds: int) -> None:
@@ -197,4 +231,6 @@ def answer(connection: socket.socket, stem: str, name: str, kernel) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
+    settings = json.loads(sys.argv[2])
+    rung = confining.RUNGS[settings["rung"]](settings["readable"], settings["directory"])
+    serve(socket.socket(fileno=int(sys.argv[1])), settings["stem"], rung)

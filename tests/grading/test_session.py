@@ -1,13 +1,15 @@
 """Every way in which a notebook or a kernel can end, and that none of them reaches the next one."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from autograder import catalog
-from autograder.grading import staging
+from autograder.grading import sandbox, staging
+from autograder.grading.confining import processes_below
 from autograder.grading.session import Limits, Worker, WorkerLost, run_notebook
 from autograder.judging import draw_cases, judge
 from autograder.notebooks import ROOT
@@ -25,9 +27,11 @@ RIGHT = """def softmax(x, axis=-1):
 FULL = sum(aspect.points for aspect in catalog.check_of(NAME).aspects)
 
 
-@pytest.fixture(scope="module")
-def worker():
-    worker = Worker(STEM)
+@pytest.fixture(scope="module", params=(*sandbox.BEST_FIRST, sandbox.UNSAFE))
+def worker(request):
+    if request.param != sandbox.UNSAFE and (reason := sandbox.why_not(request.param)):
+        pytest.skip(reason)
+    worker = Worker(STEM, request.param)
     yield worker
     worker.close()
 
@@ -132,7 +136,7 @@ def test_a_kernel_that_kills_its_notebook_leaves_the_next_kernel_alone():
     killer = "def similarity(query, keys):\n    os.kill(_notebook, 9)\n    os._exit(0)"
     kernel = "def attention_weights(query, key):\n    return torch.softmax(query @ key.transpose(-2, -1), -1)"
     cases = {name: [case for _, case in draw_cases(name, 1)] for name in ("similarity", "attention_weights")}
-    worker = Worker("attention_layer")
+    worker = Worker("attention_layer", sandbox.best())
     try:
         came = run_notebook(worker, [(1, setup), (2, killer), (3, kernel)], cases, LIMITS)
     finally:
@@ -188,7 +192,7 @@ def test_the_environment_is_clean(worker, monkeypatch):
     _, _, came = run(worker, f"import sys\nassert {str(ROOT)!r} not in sys.path\nassert sys.flags.isolated")
     assert came.problems == ()
     monkeypatch.setenv("SECRET_TOKEN", "x")
-    other = Worker(STEM)
+    other = Worker(STEM, worker.rung)
     try:
         _, _, came = run(
             other, "import os\nassert 'SECRET_TOKEN' not in os.environ\nassert os.environ['HOME'] == os.getcwd()"
@@ -210,25 +214,34 @@ def test_the_limits_are_in_force(worker):
 def test_nothing_outlives_its_submission(worker):
     marker = f"7{os.getpid()}"
     leftovers = f"""
-import os, subprocess
-subprocess.Popen(["sleep", "{marker}"], start_new_session=True)
+import os, subprocess, sys
+sleep = [sys.executable, "-S", "-c", "import time; time.sleep(60)", "{marker}"]
+subprocess.Popen(sleep, start_new_session=True)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        os.execvp("sleep", ["sleep", "{marker}"])
+        os.execv(sleep[0], sleep)
     os._exit(0)
 """
     assert run(worker, SETUP, RIGHT, leftovers)[0] == FULL
     assert running_processes(marker) == []
 
 
-def test_a_worker_that_is_killed_is_reported_lost():
-    worker = Worker(STEM)
+def test_a_worker_that_is_killed_is_reported_lost(worker):
+    other = Worker(STEM, worker.rung)
     try:
+        for process in [*processes_below(other.process.pid), other.process.pid]:
+            os.kill(process, signal.SIGKILL)
         with pytest.raises(WorkerLost):
-            run(worker, SETUP, "import os; os.kill(os.getppid(), 9)")
+            run(other, SETUP, RIGHT)
     finally:
-        worker.close()
+        other.close()
+
+
+def test_killing_the_parent_process_stops_nothing(worker):
+    score = run(worker, SETUP, "import os; os.kill(os.getppid(), 9)", RIGHT)[0]
+    assert score == FULL or worker.rung == sandbox.UNSAFE
+    assert run(worker, SETUP, RIGHT)[0] == FULL
 
 
 def test_a_submission_takes_a_tenth_of_a_second(worker):
