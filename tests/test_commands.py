@@ -96,6 +96,14 @@ def test_wrong_use_in_a_process_of_its_own():
     assert done.stderr == "autograder hint: There is no kernel 'softmaxx' in this course. Did you mean: softmax?\n"
 
 
+def test_a_missing_package_of_the_grader_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "nbgrader.api", None)
+    for name in ("autograder.grading.gradebook", "autograder.grading.exporting"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert main(["export", "--out", str(tmp_path)]) == 2
+    assert 'pip install ".[grade]"' in capsys.readouterr().err
+
+
 # hint
 
 
@@ -103,7 +111,9 @@ def test_hints(capsys):
     hints = catalog.check_of("softmax").hints
     for level, text in enumerate(hints, 1):
         assert main(["hint", "softmax", "--level", str(level)]) == 0
-        assert text in output(capsys)
+        told = output(capsys)
+        assert text in told
+        assert (f"--level {level + 1}" in told) == (level < len(hints))
     assert main(["hint", "softmax", "--level", str(len(hints) + 1)]) == 2
     assert f"hints 1 to {len(hints)}" in capsys.readouterr().err
 
@@ -114,6 +124,18 @@ def test_hints(capsys):
 def test_unknown_chapter_is_wrong_use(capsys):
     assert main(["notebooks", "getting_stated"]) == 2
     assert "there is no chapter 'getting_stated'" in capsys.readouterr().err
+
+
+# export
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [("marks", "'marks' is not a database URL"), ("sqlite:///nowhere/marks.db", "nowhere/marks.db holds no gradebook")],
+)
+def test_export_of_what_is_no_gradebook_is_wrong_use(capsys, url, told):
+    assert main(["export", "--db", url]) == 2
+    assert told in capsys.readouterr().err
 
 
 # check

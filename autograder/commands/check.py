@@ -26,7 +26,7 @@ MODULE = "student_notebook"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="a notebook of the course (.ipynb), or a Python file (.py)")
-    parser.add_argument("kernel", nargs="*", help="kernels to check (default: all of the chapter)")
+    parser.add_argument("kernel", nargs="*", default=[], help="kernels to check (default: all of the chapter)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         names = arguments.kernel or [name for name, chapter in catalog.kernels().items() if chapter == stem]
         for name in names:
             catalog.stem_of(name)
-    except (OSError, ValueError, catalog.UnknownKernel) as error:
+    except (ValueError, catalog.UnknownKernel) as error:
         raise WrongUse(str(error)) from None
     module, problems = _run(path, cells_to_run(notebook, released))
     for problem in problems.values():
@@ -55,7 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read_python(path: Path) -> dict[str, Any]:
     """A Python file as a notebook; each cell begins with as many blank lines as stand above it in the file."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8; give a notebook (.ipynb) or a Python file (.py).") from None
     starts = sorted({0, *(match.start() for match in CELL_MARKER.finditer(text))})
     pieces = [(start, text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     cells = [

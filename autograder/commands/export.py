@@ -20,11 +20,10 @@ def run(arguments: argparse.Namespace) -> int:
     from autograder.grading.gradebook import marks_of_all, open_gradebook
     from autograder.notebooks import write_text
 
-    if arguments.db is None and not (arguments.out / "gradebook.db").exists():
-        raise WrongUse(f"{arguments.out} holds no gradebook; to grade submissions:  autograder grade")
+    url = _existing(arguments)
     text = io.StringIO("\ufeff" if arguments.excel else "", newline="")
     text.seek(0, io.SEEK_END)
-    with open_gradebook(db_url(arguments)) as gradebook:
+    with open_gradebook(url) as gradebook:
         write_csv(text, marks_of_all(gradebook))
     if arguments.file is None:
         sys.stdout.write(text.getvalue())
@@ -32,3 +31,18 @@ def run(arguments: argparse.Namespace) -> int:
         write_text(arguments.file, text.getvalue())
         print(f"Marks: {arguments.file}")
     return 0
+
+
+def _existing(arguments: argparse.Namespace) -> str:
+    """The URL of a gradebook that is there: nbgrader would make an empty one."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(db_url(arguments))
+    except ArgumentError:
+        raise WrongUse(f"{arguments.db!r} is not a database URL; give one such as sqlite:///gradebook.db.") from None
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        where = arguments.db or arguments.out
+        raise WrongUse(f"{where} holds no gradebook; to grade submissions:  autograder grade")
+    return db_url(arguments)

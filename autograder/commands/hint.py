@@ -19,4 +19,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.level <= len(hints):
         raise WrongUse(f"--level is {arguments.level}; {arguments.kernel} has hints 1 to {len(hints)}.")
     print(telling.wrapped(f"Hint {arguments.level} of {len(hints)}: {hints[arguments.level - 1]}"))
+    if arguments.level < len(hints):
+        print(f"For the next hint: autograder hint {arguments.kernel} --level {arguments.level + 1}")
     return 0

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: already of release {__version__}; nothing to do.")
     if arguments.export:
         notebooks.write_text(arguments.export, "\n\n\n".join(_as_python(result) for _, _, result in results) + "\n")
-        print(f"{arguments.export}: {sum(len(result.answers) for _, _, result in results)} answers written.")
+        print(f"{arguments.export}: answers written: {sum(len(result.answers) for _, _, result in results)}.")
     return 0
 
 
@@ -38,7 +38,7 @@ def _updated(path: Path):
     try:
         old = notebooks.read_notebook(path)
         released = notebooks.read_released(notebooks.chapter_of(old, path))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise WrongUse(str(error)) from None
     release = update.release_of(old)
     if _order(release) > _order(__version__):
