@@ -70,9 +70,10 @@ def _notes(result: SubmissionResult) -> str:
 def _kernel(mark: KernelMark) -> str:
     state = "pass" if mark.passed else "part" if mark.score else "fail"
     name = html.escape(mark.kernel)
+    verdict = mark.verdict.removeprefix(f"{mark.kernel}: ")
     parts = [
         f"<section class='{state}'><h2><code>{name}</code>: {mark.score} of {mark.points} points</h2>",
-        f"<p>{telling.inline(mark.verdict.removeprefix(f'{mark.kernel}: '))}</p>",
+        f"<p>{telling.inline(verdict[:1].upper() + verdict[1:])}</p>",
         f"<ul class='aspects'>{''.join(map(_aspect, mark.aspects))}</ul>",
         _advice(mark.advice),
     ]

@@ -15,16 +15,17 @@ def print_marks(console: Console, results: Sequence[tuple[str, SubmissionResult]
     for stem in sorted({result.stem for _, result in results}):
         rows = [(student, result) for student, result in results if result.stem == stem]
         table = Table(title=stem, title_justify="left", box=SIMPLE)
-        table.add_column("student", overflow="fold")
+        table.add_column("student", no_wrap=True)
         for mark in rows[0][1].kernels:
-            table.add_column(f"{mark.kernel}\nof {mark.points}", justify="right", overflow="fold")
+            name = mark.kernel.replace("_", "_\n")
+            table.add_column(f"{name}\nof {mark.points}", justify="right", no_wrap=True)
         table.add_column(f"total\nof {rows[0][1].points}", justify="right")
         for student, result in rows:
             table.add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
         console.print(table)
         for student, result in rows:
             for remark in remarks(result):
-                console.print(f"  {escape(student)}: {escape(remark)}", highlight=False)
+                console.print(f"  {escape(student)}: {escape(remark)}", highlight=False, soft_wrap=True)
         console.print()
 
 
