@@ -146,8 +146,10 @@ def sinusoidal_positions(length: int, d_model: int) -> Float[torch.Tensor, "toke
 
     Examples
     --------
-    >>> sinusoidal_positions(2, 5).round(decimals=4).tolist()
-    [[0.0, 1.0, 0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0251, 0.9997, 0.0006]]
+    >>> for row in sinusoidal_positions(2, 5).tolist():
+    ...     print([round(number, 4) for number in row])
+    [0.0, 1.0, 0.0, 1.0, 0.0]
+    [0.8415, 0.5403, 0.0251, 0.9997, 0.0006]
     """
     if length < 0 or d_model < 1:
         raise ValueError(f"length is {length} and d_model is {d_model}; they must be at least 0 and 1.")
