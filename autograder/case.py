@@ -21,13 +21,18 @@ class Case:
         Positional arguments by name, in the order of the kernel's signature. Arrays, numbers, booleans,
         strings, None, and lists or dicts of these.
     options
-        Keyword arguments by name.
+        Keyword arguments by name, handed over as the inputs are.
     dtype
         The dtype that floating arrays are given to the kernel in: "float64", "float32" or "float16".
     strided
         Hand over arrays that are not contiguous in memory (same values).
     gradient
         Names of the inputs whose gradient is asked for too.
+    repeated
+        Call the kernel on other numbers of the same shapes before and after, so that what it keeps between calls shows.
+    refused
+        The contract says that these arguments raise an error. Any error is right, as PyTorch's own is where the student
+        took out the kernel's input check; to return something is wrong.
     count_work
         Whether the largest tensor that the kernel makes is compared too (a PyTorch kernel only).
     probe
@@ -42,6 +47,8 @@ class Case:
     dtype: str = "float64"
     strided: bool = False
     gradient: tuple[str, ...] = ()
+    repeated: bool = False
+    refused: bool = False
     count_work: bool = False
     probe: Mapping[str, Any] = field(default_factory=dict)
     watch: tuple[str, ...] = ()

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autograder.probing import REFUSED
+
 # Relative and absolute tolerance by the precision that the kernel computed in. tests/test_tolerances.py measures the
 # spread of the right variants and the smallest error of the known mistakes, and holds these well between the two.
 TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (2e-2, 5e-3)}
@@ -13,13 +15,18 @@ TOLERANCES = {"float64": (1e-8, 1e-9), "float32": (1e-4, 1e-5), "float16": (2e-2
 # Counted work may differ between right kernels; more than this many times the reference's is too much.
 WORK, WORK_FACTOR = "work_", 3
 
+ACCEPTED = (
+    "Your kernel takes these arguments and returns a result. Its docstring says, under Raises, that it should raise an "
+    "error: keep the input checks that the cell came with."
+)
+
 
 @dataclass(frozen=True)
 class Mismatch:
     """How one array differs: a sentence without any expected number, and where the values first differ."""
 
     array: str
-    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient", "work"
+    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient", "work", "accepted"
     text: str
     index: tuple[int, ...] | None = None
 
@@ -80,6 +87,8 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
         return Mismatch(name, "work", text)
     if given.dtype != target.dtype:
         return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")
+    if name == REFUSED:
+        return None if given else Mismatch(name, "accepted", ACCEPTED)
     wrong = ~close(target, given)
     if not wrong.any():
         return None

@@ -6,7 +6,6 @@ Nothing here knows an answer. The same functions run with the student's kernel a
 import contextlib
 import importlib
 import io
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,9 @@ import numpy as np
 
 from autograder.case import Case
 from autograder.lazy import torch
+from autograder.watching import default_settings, watching
 
+REFUSED = "refused"  # the array of a case that is to be refused
 PRINT_LIMIT = 2_000
 TRACEBACK_LIMIT = 4_000
 
@@ -48,6 +49,11 @@ class Fault:
     line: int | None = None
     details: str = ""
 
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether the kernel ended in ``raise NotImplementedError``; PyTorch's own names a dtype that it lacks."""
+        return self.exception == "NotImplementedError" and "not implemented for '" not in self.text
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -63,88 +69,74 @@ class Unusable(Exception):
     """The kernel returned something that its contract does not allow; the message says what."""
 
 
+class _Printed(io.TextIOBase):
+    """Keeps the beginning of what is printed."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text[: PRINT_LIMIT - len(self.text)]
+        return len(text)
+
+
 def run_probe(stem: str, name: str, kernel: Callable, case: Case) -> Outcome:
-    """Run the probe of the kernel ``name`` of chapter ``stem`` on one case; never raises for what the kernel does."""
+    """Run the probe of the kernel ``name`` of chapter ``stem`` on one case; never raises for what the kernel does.
+
+    An interrupt from the keyboard alone goes on. Where the case is to be refused, the one array is ``refused``: whether
+    the kernel raised an error, whichever; a placeholder's is none.
+    """
     probe = getattr(importlib.import_module(f"autograder.probes.{stem}"), name)
-    printed = io.StringIO()
+    printed = _Printed()
     arrays, fault = {}, None
     with (
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(printed),
         warnings.catch_warnings(),
-        _watching(case.watch) as watched,
+        default_settings(),
+        watching(case.watch) as watched,
     ):
         warnings.simplefilter("ignore")
         try:
             arrays = probe(kernel, case)
         except Unusable as error:
             fault = Fault("unusable", str(error))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit and its like too
             fault = _raised(kernel, error)
-    return Outcome(arrays, fault, tuple(sorted(watched)), printed.getvalue()[:PRINT_LIMIT])
+    if case.refused and not (fault and (fault.is_placeholder or fault.exception == "SystemExit")):
+        refused = fault is not None and fault.kind == "raised"
+        arrays, fault = {REFUSED: np.array(refused)}, None
+    return Outcome(arrays, fault, tuple(sorted(watched)), printed.text)
 
 
-def _raised(kernel: Callable, error: Exception) -> Fault:
+def _raised(kernel: Callable, error: BaseException) -> Fault:
     """A fault that names the exception and the line of the student's own code that it came through last."""
     code = getattr(getattr(kernel, "forward", kernel), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if code and frame.filename == code.co_filename]
-    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # an exception of the student's own, whose text cannot be made
+        text = ""
+    name = type(error).__name__
     return Fault(
         "raised",
-        message[:PRINT_LIMIT],
-        type(error).__name__,
+        f"{name}: {text}"[:PRINT_LIMIT] if text else name,
+        name,
         own[-1].lineno if own else None,
         "".join(traceback.format_exception(error))[-TRACEBACK_LIMIT:],
     )
 
 
-@contextlib.contextmanager
-def _watching(dotted_names: Sequence[str]):
-    """Collect which of the named functions, classes' ``forward`` included, are called in the block."""
-    seen: set[str] = set()
-    targets: dict[Any, str] = {}
-    for dotted in dotted_names:
-        if (target := _resolve(dotted)) is not None:
-            target = getattr(target, "forward", target)
-            targets[getattr(target, "__code__", target)] = dotted
-
-    def on_event(frame, event, argument):
-        if event == "call":
-            called = frame.f_code
-        elif event == "c_call":
-            called = argument
-        else:
-            return
-        try:
-            if called in targets:
-                seen.add(targets[called])
-        except TypeError:  # an unhashable callable is none of ours
-            pass
-
-    before = sys.getprofile()
-    sys.setprofile(on_event if targets else before)
-    try:
-        yield seen
-    finally:
-        sys.setprofile(before)
-
-
-def _resolve(dotted: str) -> Any:
-    """The object behind a dotted name, or None where its module was never loaded."""
-    parts = dotted.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        if (found := sys.modules.get(".".join(parts[:cut]))) is not None:
-            for part in parts[cut:]:
-                found = getattr(found, part, None)
-            return found
-    return None
-
-
 def call_numpy(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """Call a NumPy kernel once; its outputs by name, and ``NAME_after`` for each array that it was given."""
     given = {name: _as_array(value, case) for name, value in case.inputs.items()}
-    results = _as_tuple(kernel(*given.values(), **case.options), outputs)
+    options = {name: _as_array(value, case) for name, value in case.options.items()}
+    with _between_other_calls(kernel, case, _as_array):
+        returned = kernel(*given.values(), **options)
+    results = _as_tuple(returned, outputs)
     arrays = {name: _from_numpy(name, value) for name, value in zip(outputs, results, strict=True)}
     return arrays | _after(given, np.ndarray, np.asarray)
 
@@ -156,10 +148,14 @@ def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str
     The gradient is that of the sum of all outputs, each entry weighted by a fixed number of its own.
     """
     given = {name: _as_tensor(value, case) for name, value in case.inputs.items()}
+    options = {name: _as_tensor(value, case) for name, value in case.options.items()}
     for name in case.gradient:
         given[name].requires_grad_()
-    with _counting(case.count_work) as counted:
-        returned = kernel(*given.values(), **case.options)
+    with _between_other_calls(kernel, case, _as_tensor), _counting(case.count_work) as counted:
+        returned = kernel(*given.values(), **options)
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad != (name in case.gradient):
+            raise Unusable(f"The kernel changed `requires_grad` of its argument `{name}`. Leave that to the caller.")
     results = _as_tuple(returned, outputs)
     arrays = {name: _from_torch(name, value) for name, value in zip(outputs, results, strict=True)} | counted
     arrays |= _after(given, torch.Tensor, lambda tensor: tensor.detach().numpy())
@@ -167,6 +163,29 @@ def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str
         dict(zip(outputs, results, strict=True)),
         {name: given[name] for name in case.gradient},
     )
+
+
+@contextlib.contextmanager
+def _between_other_calls(kernel: Callable, case: Case, convert: Callable):
+    """Call the kernel before and after the block too, on the same numbers in another order, where the case says so.
+
+    A kernel that keeps something from call to call, or hands out the same memory twice, gives itself away.
+    """
+
+    def call():
+        other = [convert(_reversed(value), case) for value in case.inputs.values()]
+        options = {name: convert(_reversed(value), case) for name, value in case.options.items()}
+        kernel(*other, **options)
+
+    if case.repeated:
+        call()
+    yield
+    if case.repeated:
+        call()
+
+
+def _reversed(value: Any) -> Any:
+    return np.flip(value).copy() if isinstance(value, np.ndarray) else value
 
 
 @contextlib.contextmanager
@@ -234,7 +253,9 @@ def _as_tuple(returned: Any, outputs: Sequence[str]) -> tuple:
 
 
 def _from_numpy(name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ndarray | np.generic | float | int | bool) and np.asarray(value).dtype.kind in "fiub":
+    # Matrices and masked arrays, which are subclasses of arrays, are none of ours: they compute by rules of their own.
+    plain = type(value) is np.ndarray or isinstance(value, np.generic | float | int | bool)
+    if plain and np.asarray(value).dtype.kind in "fiub":
         return np.array(value)
     raise Unusable(f"`{name}` should be a NumPy array of numbers; the kernel returned {describe(value)}.")
 

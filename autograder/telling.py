@@ -34,7 +34,7 @@ def headline(report: Report) -> str:
         return (
             f"{report.kernel}: this calls {names}, which does the whole work. The task is to write that work yourself."
         )
-    if all(map(_unwritten, report.findings)):
+    if _untouched(report):
         return f"{report.kernel}: the placeholder still stands in it, so there is nothing to check yet."
     kind = "hidden" if report.hidden else "visible"
     if report.passed:
@@ -44,9 +44,15 @@ def headline(report: Report) -> str:
     return f"{report.kernel}: {right} of {len(report.aspects)} things asked are right ({points})."
 
 
+def _untouched(report: Report) -> bool:
+    """Whether nothing but the given input checks does anything yet."""
+    wrong = [finding for finding in report.findings if not finding.passed]
+    return bool(wrong) and all(map(_unwritten, wrong)) and not any(aspect.passed for aspect in report.aspects)
+
+
 def _unwritten(finding: Finding) -> bool:
     """Whether the kernel ended in the placeholder."""
-    return finding.fault is not None and finding.fault.exception == "NotImplementedError"
+    return finding.fault is not None and finding.fault.is_placeholder
 
 
 def first_wrong(report: Report, aspect: str) -> Finding | None:

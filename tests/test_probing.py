@@ -99,6 +99,91 @@ def test_what_is_not_an_array_is_named(returned, words):
     assert words in outcome.fault.text
 
 
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        (Silent(), "Silent"),
+        (SystemExit(3), "SystemExit: 3"),
+        (GeneratorExit(), "GeneratorExit"),
+        (MemoryError(), "MemoryError"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+    ],
+)
+def test_an_exception_of_any_kind_is_a_fault(raised, text):
+    def broken(x, axis):
+        raise raised
+
+    fault = run_probe("getting_started", "softmax", broken, SOFTMAX_CASE).fault
+    assert (fault.kind, fault.text) == ("raised", text)
+
+
+def test_an_interrupt_from_the_keyboard_goes_on_and_leaves_no_trace():
+    def interrupted(x, axis):
+        raise KeyboardInterrupt
+
+    before = sys.stdout, sys.getprofile()
+    with pytest.raises(KeyboardInterrupt):
+        run_probe("getting_started", "softmax", interrupted, Case("", SOFTMAX_CASE.inputs, watch=("torch.softmax",)))
+    assert (sys.stdout, sys.getprofile()) == before
+
+
+def test_a_flood_of_prints_and_a_closed_output_are_borne(capfd):
+    def flood(x, axis):
+        for _ in range(1000):
+            print("x" * 10_000)
+        sys.stdout.close()
+        sys.stdout = sys.stderr = None
+        return x
+
+    outcome = run_probe("getting_started", "softmax", flood, SOFTMAX_CASE)
+    assert outcome.fault is None
+    assert outcome.printed == "x" * probing.PRINT_LIMIT
+    print("still here")
+    assert capfd.readouterr() == ("still here\n", "")
+
+
+def test_an_unsupported_dtype_is_no_placeholder():
+    def unsupported(x, axis):
+        raise NotImplementedError("\"bitwise_or_cpu\" not implemented for 'Double'")
+
+    def stub(x, axis):
+        raise NotImplementedError()
+
+    assert not run_probe("getting_started", "softmax", unsupported, SOFTMAX_CASE).fault.is_placeholder
+    assert run_probe("getting_started", "softmax", stub, SOFTMAX_CASE).fault.is_placeholder
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("wrap", [np.asmatrix, np.ma.masked_invalid], ids=["matrix", "masked array"])
+def test_a_subclass_of_arrays_is_named(wrap):
+    with pytest.raises(probing.Unusable, match="should be a NumPy array of numbers; the kernel returned a [mM]"):
+        call_numpy(lambda x: wrap(x), CASE, ("out",))
+
+
+def test_options_are_handed_over_as_inputs_are():
+    case = Case("", {"x": MATRIX}, options={"mask": MATRIX > 1}, dtype="float32")
+    seen = {}
+
+    def look(x, mask=None):
+        seen["mask"] = mask
+        return x
+
+    call_torch(look, case, ("out",))
+    assert seen["mask"].dtype == torch.bool
+    call_numpy(look, case, ("out",))
+    assert isinstance(seen["mask"], np.ndarray)
+
+
+def test_an_argument_that_is_made_to_ask_for_gradients_is_named():
+    with pytest.raises(probing.Unusable, match="changed `requires_grad` of its argument `x`"):
+        call_torch(lambda x: x.requires_grad_() * 2, CASE, ("out",))
+
+
 @pytest.mark.parametrize(
     ("returned", "words"),
     [

@@ -27,6 +27,11 @@ def _widths(draw, count):
     return d_k, *draw.sizes(count)
 
 
+def _odd_width(draw):
+    """A ``d_k`` whose root is not a whole number, for cases in single precision: a root in single precision is right."""
+    return int(draw.rng.choice([5, 7, 11]))
+
+
 def _inputs(draw, leading, queries, keys, d_k, d_v, mask=None):
     inputs = {
         "query": draw.normal(*leading, queries, d_k),
@@ -59,6 +64,8 @@ similarity = Check(
 def _similarity_values(draw):
     d_k, keys = _widths(draw, 1)
     yield Case("several keys", {"query": draw.normal(d_k), "keys": draw.normal(keys, d_k)})
+    other = 80 - d_k  # the other of the two widths, so that no number written out fits both
+    yield Case("vectors of another width", {"query": draw.normal(other), "keys": draw.normal(keys, other)})
     yield Case("a single key", {"query": draw.normal(d_k), "keys": draw.normal(1, d_k)})
     yield Case("vectors of width 1", {"query": draw.normal(1), "keys": draw.normal(keys, 1)})
     yield Case(
@@ -72,6 +79,12 @@ def _similarity_gradients(draw):
     inputs = {"query": draw.normal(d_k), "keys": draw.normal(keys, d_k)}
     yield Case("gradients for the query and the keys", inputs, gradient=("query", "keys"))
     yield Case("single precision", inputs, dtype="float32")
+    yield Case("several calls", inputs, repeated=True)
+    odd = _odd_width(draw)
+    inputs = {"query": draw.normal(odd), "keys": draw.normal(keys, odd)}
+    yield Case("a width without a whole root, single precision", inputs, dtype="float32")
+    for title, more in (("a query wider than the keys", 1), ("keys wider than the query", -1)):
+        yield Case(title, {"query": draw.normal(d_k + more), "keys": draw.normal(keys, d_k)}, refused=True)
 
 
 SIMILARITY = "keys @ query / math.sqrt(query.shape[-1])"
@@ -106,6 +119,23 @@ similarity.slip(
     SIMILARITY,
     "keys @ query / (query.shape[-1] ** 1 / 2)",
     "You divide by half the width: in Python a power binds tighter than a division, so `x ** 1 / 2` is x / 2.",
+)
+similarity.slip(
+    "similarity-scale-whole-root",
+    SIMILARITY,
+    "keys @ query / int(math.sqrt(query.shape[-1]))",
+    "The root of the width is rounded to a whole number, which is right only where it is one.",
+)
+similarity.slip(
+    "similarity-cut-to-fit",
+    """    if query.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"query has width {query.shape[-1]} and the keys have width {keys.shape[-1]}; "
+            "a dot product needs equal widths."
+        )
+""",
+    "    keys, query = keys[..., : query.shape[-1]], query[..., : keys.shape[-1]]\n",
+    "A query and keys of different widths are cut until they fit; the mistake of the caller should be an error instead.",
 )
 similarity.slip(
     "similarity-softmax",
@@ -182,6 +212,8 @@ def _weights_values(draw):
     d_k, queries, keys = _widths(draw, 2)
     yield Case("several queries and keys", {"query": draw.normal(queries, d_k), "key": draw.normal(keys, d_k)})
     yield Case("as many queries as keys", {"query": draw.normal(keys, d_k), "key": draw.normal(keys, d_k)})
+    other = 80 - d_k
+    yield Case("another width", {"query": draw.normal(queries, other), "key": draw.normal(keys, other)})
     yield Case("a single query", {"query": draw.normal(1, d_k), "key": draw.normal(keys, d_k)})
     yield Case("a single key", {"query": draw.normal(queries, d_k), "key": draw.normal(1, d_k)})
 
@@ -189,10 +221,19 @@ def _weights_values(draw):
 @attention_weights.aspect("any leading dimensions", points=1)
 def _weights_leading(draw):
     d_k, queries, keys, batch, heads = _widths(draw, 4)
-    for title, leading in (("a batch", (batch,)), ("a batch of one", (1,)), ("a batch and heads", (batch, heads))):
-        inputs = {"query": draw.normal(*leading, queries, d_k), "key": draw.normal(*leading, keys, d_k)}
+    for title, leading, rows in (
+        ("a batch", (batch,), queries),
+        ("a batch of one", (1,), queries),
+        ("a batch with as many queries as keys", (batch,), keys),
+        ("a batch of one, with heads", (1, heads), queries),
+        ("a batch with one head", (batch, 1), queries),
+        ("a batch and heads", (batch, heads), queries),
+    ):
+        inputs = {"query": draw.normal(*leading, rows, d_k), "key": draw.normal(*leading, keys, d_k)}
         yield Case(title, inputs)
     yield Case("tensors that are not contiguous", inputs, strided=True)
+    yield Case("several calls", inputs, repeated=True)
+    yield Case("keys of another width", inputs | {"key": draw.normal(batch, heads, keys, d_k + 1)}, refused=True)
     if draw.hidden:
         leading = (1, heads, 2)
         yield Case(
@@ -215,6 +256,9 @@ def _weights_gradients(draw):
     inputs = {"query": draw.normal(batch, queries, d_k), "key": draw.normal(batch, keys, d_k)}
     yield Case("gradients for queries and keys", inputs, gradient=("query", "key"))
     yield Case("single precision", inputs, dtype="float32")
+    odd = _odd_width(draw)
+    odd_inputs = {"query": draw.normal(queries, odd), "key": draw.normal(keys, odd)}
+    yield Case("a width without a whole root, single precision", odd_inputs, dtype="float32")
     yield Case("half precision", inputs, dtype="float16")
 
 
@@ -332,6 +376,12 @@ WRONG_SCORES = (
         "",
     ),
     (
+        "attn-scale-whole-root",
+        "query @ key.transpose(-2, -1) / int(math.sqrt(query.shape[-1]))",
+        "The root of d_k is rounded to a whole number, which is right only where it is one.",
+        "",
+    ),
+    (
         "attn-scale-d_model",
         "query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1] * (query.shape[-3] if query.dim() > 3 else 1))",
         "With heads you divide by the square root of d_model, the width of all heads together. Each head's dot product has "
@@ -425,6 +475,7 @@ def _attention_values(draw):
     d_k, d_v, queries, keys = _widths(draw, 3)
     yield Case("several queries and keys", _inputs(draw, (), queries, keys, d_k, d_v))
     yield Case("equal lengths and widths", _inputs(draw, (), keys, keys, d_k, d_k))
+    yield Case("another width of the keys", _inputs(draw, (), queries, keys, 80 - d_k, d_v))
     yield Case("a single query and a single key", _inputs(draw, (), 1, 1, d_k, d_v))
 
 
@@ -436,8 +487,14 @@ def _attention_leading(draw):
     yield Case("a batch and heads", _inputs(draw, (batch, heads), queries, keys, d_k, d_v))
     yield Case("tensors that are not contiguous", _inputs(draw, (batch, 1), queries, keys, d_k, d_v), strided=True)
     yield Case("as many heads as tokens", _inputs(draw, (batch, keys), keys, keys, d_k, d_v))
+    yield Case("a batch with as many queries as keys", _inputs(draw, (batch,), keys, keys, d_k, d_v))
+    yield Case("a batch, single queries, values of width 1", _inputs(draw, (batch,), 1, keys, d_k, 1))
+    inputs = _inputs(draw, (batch,), queries, keys, d_k, d_v)
+    yield Case("several calls", inputs, repeated=True)
+    yield Case("keys of another width", inputs | {"key": draw.normal(batch, keys, d_k + 1)}, refused=True)
+    yield Case("more values than keys", inputs | {"value": draw.normal(batch, keys + 1, d_v)}, refused=True)
     if draw.hidden:
-        yield Case("three axes", _inputs(draw, (2, 1, heads), queries, keys, d_k, d_v))
+        yield Case("three axes", _inputs(draw, (2, 3, heads), queries, keys, d_k, d_v))
 
 
 @scaled_dot_product_attention.aspect("a mask, True where a query may attend", points=1)
@@ -447,9 +504,25 @@ def _attention_mask(draw):
     yield Case("one mask for all", inputs | {"attn_mask": draw.mask(queries, keys)})
     yield Case("a mask for each item", inputs | {"attn_mask": draw.mask(batch, 1, queries, keys)})
     yield Case("a mask for each item's keys", inputs | {"attn_mask": draw.mask(batch, 1, 1, keys)})
+    yield Case("a mask for each head", inputs | {"attn_mask": draw.mask(heads, queries, keys)})
+    yield Case("a mask for each item and head", inputs | {"attn_mask": draw.mask(batch, heads, queries, keys)})
     yield Case("a mask that allows everything", inputs | {"attn_mask": np.ones((queries, keys), bool)})
+    yield Case("a mask given by name", inputs, options={"attn_mask": draw.mask(queries, keys)})
+    yield Case("several calls with masks", inputs | {"attn_mask": draw.mask(queries, keys)}, repeated=True)
     square = _inputs(draw, (), keys, keys, d_k, d_v)
     yield Case("a triangular mask", square | {"attn_mask": np.tri(keys, dtype=bool)})
+    square = _inputs(draw, (batch, heads), keys, keys, d_k, d_v)
+    yield Case("triangular masks", square | {"attn_mask": np.tile(np.tri(keys, dtype=bool), (batch, 1, 1, 1))})
+    as_many = _inputs(draw, (queries, heads), queries, keys, d_k, d_v)
+    yield Case("one mask for all, as many items as queries", as_many | {"attn_mask": draw.mask(queries, keys)})
+    query, key = inputs["query"].copy(), inputs["key"].copy()
+    query[..., 0], key[..., 0], key[..., 0, 0] = 1e3 * math.sqrt(d_k), 0.0, 1.0
+    mask = draw.mask(queries, keys - 1)
+    mask = np.concatenate([np.zeros((queries, 1), bool), mask], axis=1)
+    yield Case("a blocked key 1,000 above the others", inputs | {"query": query, "key": key, "attn_mask": mask})
+    numbers = np.where(draw.mask(queries, keys), 0.0, -1e9)
+    yield Case("a mask of numbers", inputs | {"attn_mask": numbers}, refused=True)
+    yield Case("a mask of zeros and ones", inputs | {"attn_mask": mask.astype(np.int64)}, refused=True)
 
 
 @scaled_dot_product_attention.aspect("a query that may attend to nothing", points=1)
@@ -463,6 +536,10 @@ def _attention_nothing(draw):
     mask = draw.mask(batch, 1, 1, keys)
     mask[1] = False
     yield Case("an item without any key", inputs | {"attn_mask": mask}, gradient=("query", "key", "value"))
+    column = np.arange(queries)[:, None] != 1
+    yield Case("one answer for all keys", inputs | {"attn_mask": column})
+    yield Case("no key for any query", inputs | {"attn_mask": np.zeros((1, 1), bool)})
+    yield Case("a single key, for some", _inputs(draw, (batch,), queries, 1, d_k, d_v, column))
 
 
 @scaled_dot_product_attention.aspect("gradients", points=1)
@@ -487,6 +564,8 @@ def _attention_numbers(draw):
     query, key = _shifted(inputs["query"], inputs["key"], [-2e4] * queries)
     mask = draw.mask(batch, queries, keys)
     yield Case("scores near -20,000 and a mask", inputs | {"query": query, "key": key, "attn_mask": mask})
+    odd = _inputs(draw, (), queries, keys, _odd_width(draw), d_v)
+    yield Case("a width without a whole root, single precision", odd, dtype="float32")
     yield Case("single precision", inputs | {"attn_mask": mask}, dtype="float32")
     yield Case("half precision", inputs | {"attn_mask": mask}, dtype="float16")
 
@@ -582,6 +661,61 @@ _attention_edited(
     "The mask acts only after the softmax, so the weights that are left sum to less than one.",
     (FILL, "scores"),
     source="https://github.com/huggingface/pytorch-image-models/pull/2236",
+)
+_attention_edited(
+    "mask-renormalised",
+    "The mask acts only after the softmax, and the weights are divided by their sum again. Where a blocked key scores far "
+    "above the others, theirs have become zero by then. Block the scores, before the softmax.",
+    (FILL, "scores"),
+    (
+        ZERO,
+        ZERO + "\n        total = attn_weights.sum(dim=-1, keepdim=True)"
+        "\n        attn_weights = attn_weights / total.masked_fill(total == 0, 1)",
+    ),
+)
+_attention_edited(
+    "mask-as-numbers",
+    "A mask of numbers is taken as well, as if every number but zero meant True. A mask made to be added means the opposite "
+    "by its zeros: such a mask should be an error.",
+    (
+        """    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise TypeError(
+            f"attn_mask has dtype {attn_mask.dtype}; it must be torch.bool, True where a query may attend to a key."
+        )
+""",
+        "    attn_mask = None if attn_mask is None else attn_mask.bool()\n",
+    ),
+)
+_attention_edited(
+    "mask-added-as-numbers",
+    "A mask of numbers is added to the scores. What a number means, the caller alone knows: such a mask should be an error.",
+    (
+        """    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise TypeError(
+            f"attn_mask has dtype {attn_mask.dtype}; it must be torch.bool, True where a query may attend to a key."
+        )
+""",
+        "    bias = 0\n"
+        "    if attn_mask is not None and attn_mask.dtype != torch.bool:\n"
+        "        bias, attn_mask = attn_mask, None\n",
+    ),
+    (SCORES, SCORES + " + bias"),
+)
+_attention_edited(
+    "mask-one-for-each-item",
+    "A mask of two axes is taken for one of items and keys where its shape allows that. It broadcasts from the right: its "
+    "axes are queries and keys, the same for all items.",
+    (
+        "    attn_weights = torch.softmax(scores, dim=-1)\n    if attn_mask is not None:  # a row without any True is uniform so far",
+        "    attn_weights = torch.softmax(scores, dim=-1)\n    if attn_mask is not None:",
+    ),
+    (
+        "    if attn_mask is not None:\n        scores =",
+        "    if attn_mask is not None:\n"
+        "        if scores.dim() > 2 and attn_mask.shape == (scores.shape[0], scores.shape[-1]):\n"
+        "            attn_mask = attn_mask.reshape(-1, *[1] * (scores.dim() - 2), scores.shape[-1])\n"
+        "        scores =",
+    ),
 )
 _attention_edited(
     "mask-inverted",
@@ -700,6 +834,9 @@ def _cross_values(draw):
     yield Case("two sequences of one width", _cross_inputs(draw, (), queries, keys, d_in_q, d_in_q, d_k, d_v))
     yield Case("all widths equal", _cross_inputs(draw, (), keys, keys, d_k, d_k, d_k, d_k))
     yield Case("two sequences of different widths", _cross_inputs(draw, (), queries, keys, d_in_q, d_in_kv, d_k, d_v))
+    yield Case("values of width 1", _cross_inputs(draw, (), queries, keys, d_in_q, d_in_kv, 80 - d_k, 1))
+    far = _cross_inputs(draw, (), queries, keys, d_in_q, d_in_kv, d_k, d_v)
+    yield Case("scores near 1,000", far | {"X_q": 1e3 * far["X_q"]})
 
 
 @cross_attention.aspect("a batch, with a mask", points=1)
@@ -709,9 +846,17 @@ def _cross_mask(draw):
     yield Case("a batch", inputs)
     yield Case("a batch of one, a single query", _cross_inputs(draw, (1,), 1, keys, d_in, d_in, d_k, d_v))
     yield Case("a mask for each item's keys", inputs | {"attn_mask": draw.mask(batch, 1, keys)})
+    yield Case("one mask for all, given by name", inputs, options={"attn_mask": draw.mask(queries, keys)})
+    square = _cross_inputs(draw, (batch,), keys, keys, d_in, d_in, d_k, d_v)
+    yield Case("equal lengths, a triangular mask", square | {"attn_mask": np.tri(keys, dtype=bool)})
     mask = draw.mask(batch, queries, keys)
     mask[0, 1] = False
     yield Case("a query that may attend to nothing", inputs | {"attn_mask": mask})
+    yield Case("several calls", inputs | {"attn_mask": mask}, repeated=True)
+    yield Case("a mask of numbers", inputs | {"attn_mask": np.where(mask, 0.0, -1e9)}, refused=True)
+    for name in ("W_Q", "W_K", "W_V"):
+        wrong = inputs | {name: draw.normal(d_in + 1, inputs[name].shape[1])}
+        yield Case(f"{name} with one row too many", wrong, refused=True)
     if draw.hidden:
         yield Case("two leading axes", _cross_inputs(draw, (2, 3), queries, keys, d_in, d_in, d_k, d_v))
 
@@ -721,7 +866,11 @@ def _cross_gradients(draw):
     d_k, d_v, d_in, queries, keys, batch = _widths(draw, 5)
     inputs = _cross_inputs(draw, (batch,), queries, keys, d_in, d_in, d_k, d_v)
     yield Case("gradients for sequences and projections", inputs, gradient=tuple(inputs))
+    masked = inputs | {"attn_mask": draw.mask(batch, queries, keys)}
+    yield Case("gradients with a mask", masked, gradient=tuple(inputs))
     yield Case("single precision", inputs, dtype="float32")
+    odd = _cross_inputs(draw, (), queries, keys, d_in, d_in, _odd_width(draw), d_v)
+    yield Case("a width without a whole root, single precision", odd, dtype="float32")
 
 
 QUERY, KEY, VALUE = "query = X_q @ W_Q", "key = X_kv @ W_K", "value = X_kv @ W_V"
@@ -833,6 +982,7 @@ attention_backward = Check(
         "The scores are S = Q K^T / sqrt(d_k): the gradient for Q is that for S times K, that for K is its transpose times Q, "
         "and the scale stands in both.",
     ),
+    reproduces=("torch.autograd.grad", "torch.autograd.backward"),
 )
 
 
@@ -862,12 +1012,23 @@ def _backward_leading(draw):
     inputs = _backward_inputs(draw, (batch, heads), queries, keys, d_k, d_v)
     yield Case("a batch and heads", inputs)
     yield Case("a batch of one, a single query", _backward_inputs(draw, (1,), 1, keys, d_k, d_v))
+    yield Case("a batch of equal lengths and widths", _backward_inputs(draw, (batch,), keys, keys, d_k, d_k))
+    yield Case("values of width 1", _backward_inputs(draw, (batch,), queries, keys, 80 - d_k, 1))
+    yield Case("several calls", inputs, repeated=True)
+    wide = {"grad_output": draw.normal(batch, heads, queries, d_v + 1)}
+    yield Case("a gradient wider than the output", inputs | wide, refused=True)
+    row = {"grad_output": draw.normal(1, heads, 1, d_v)}
+    yield Case("a gradient that would broadcast to the output", inputs | row, refused=True)
+    if draw.hidden:
+        yield Case("three axes", _backward_inputs(draw, (2, 3, heads), queries, keys, d_k, d_v))
     yield Case(
         "arrays that are not contiguous", _backward_inputs(draw, (batch,), queries, keys, d_k, d_v), strided=True
     )
     query, key = _shifted(inputs["query"], inputs["key"], 1e3 * np.arange(queries) - 1e3)
     yield Case("rows of scores far apart, some near 1,000", inputs | {"query": query, "key": key})
     yield Case("single precision", inputs, dtype="float32")
+    odd = _backward_inputs(draw, (), queries, keys, _odd_width(draw), d_v)
+    yield Case("a width without a whole root, single precision", odd, dtype="float32")
 
 
 @attention_backward.aspect("a mask, and a query that may attend to nothing", points=1)
@@ -875,8 +1036,14 @@ def _backward_mask(draw):
     d_k, d_v, queries, keys, batch, heads = _widths(draw, 5)
     inputs = _backward_inputs(draw, (batch, heads), queries, keys, d_k, d_v)
     yield Case("a mask for each item's keys", inputs | {"attn_mask": draw.mask(batch, 1, 1, keys)})
+    yield Case("one mask for all, given by name", inputs, options={"attn_mask": draw.mask(queries, keys)})
+    yield Case("a mask for each head", inputs | {"attn_mask": draw.mask(heads, queries, keys)})
+    yield Case("a mask for each item and head", inputs | {"attn_mask": draw.mask(batch, heads, queries, keys)})
     mask = draw.mask(batch, 1, queries, keys)
     yield Case("a mask for each query", inputs | {"attn_mask": mask})
+    yield Case("a mask, single precision", inputs | {"attn_mask": mask}, dtype="float32")
+    query, key = _shifted(inputs["query"], inputs["key"], [-2e4] * queries)
+    yield Case("scores near -20,000 and a mask", inputs | {"query": query, "key": key, "attn_mask": mask})
     mask = mask.copy()
     mask[0, 0, 1] = False
     yield Case("a query that may attend to nothing", inputs | {"attn_mask": mask})

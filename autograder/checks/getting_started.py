@@ -27,6 +27,7 @@ def _values(draw):
     yield Case("a matrix, along its last axis", {"x": draw.normal(rows, columns), "axis": -1})
     yield Case("one row of scores", {"x": draw.normal(columns), "axis": 0})
     yield Case("a single score", {"x": draw.normal(1, 1), "axis": 1})
+    yield Case("no axis named: the last one", {"x": draw.normal(columns, rows)})
 
 
 @softmax.aspect("any axis of any array", points=1)
@@ -36,6 +37,11 @@ def _axes(draw):
         yield Case(f"three axes, along axis {axis}", {"x": draw.normal(*shape), "axis": axis})
     yield Case("an array that is not contiguous", {"x": draw.normal(*shape), "axis": 0}, strided=True)
     yield Case("single precision", {"x": draw.normal(*shape), "axis": 1}, dtype="float32")
+    yield Case("half precision", {"x": draw.normal(*shape), "axis": 1}, dtype="float16")
+    yield Case("four axes", {"x": draw.normal(*shape, 2), "axis": 2})
+    yield Case("several calls", {"x": draw.normal(*shape), "axis": 1}, repeated=True)
+    yield Case("an axis that is not there", {"x": draw.normal(*shape), "axis": 3}, refused=True)
+    yield Case("an axis that is not there, from the end", {"x": draw.normal(*shape), "axis": -4}, refused=True)
 
 
 @softmax.aspect("scores as large as 10,000", points=1)
@@ -53,10 +59,14 @@ def _minus_infinity(draw):
     rows, columns = draw.sizes(2, 3, 8)
     some = np.where(draw.mask(rows, columns), draw.normal(rows, columns), -np.inf)
     yield Case("some scores are minus infinity", {"x": some, "axis": -1})
+    low = np.where(draw.mask(rows, columns), draw.normal(rows, columns) - 1e10, -np.inf)
+    yield Case("minus infinity among scores near -10,000,000,000", {"x": low, "axis": -1})
     one_row = draw.normal(rows, columns)
     one_row[1] = -np.inf
     yield Case("all scores of one row are minus infinity", {"x": one_row, "axis": -1})
     yield Case("all scores of one column are minus infinity", {"x": one_row.T, "axis": 0}, dtype="float32")
+    yield Case("nothing but minus infinity", {"x": np.full((rows, 1), -np.inf), "axis": -1})
+    yield Case("one row of nothing but minus infinity", {"x": np.full(columns, -np.inf), "axis": 0})
 
 
 LARGEST = """    largest = x.max(axis=axis, keepdims=True)
@@ -119,6 +129,27 @@ softmax.slip(
     "    exponentials = np.where(np.isneginf(x).all(axis=axis, keepdims=True), np.ones((), x.dtype), np.exp(x - largest))\n",
     "A row whose scores are all minus infinity gets equal weights; nothing may be chosen there, so its weights should be "
     "zeros.",
+)
+softmax.mistake(
+    "softmax-infinity-replaced",
+    "You replace minus infinity by a large negative number. Where the other scores are lower still, that number wins. "
+    "The exponential of minus infinity is zero on its own.",
+)(
+    edited(
+        reference.softmax,
+        (
+            "    largest = x.max(",
+            "    empty = np.isneginf(x).all(axis=axis, keepdims=True)\n"
+            "    x = np.where(np.isneginf(x), np.asarray(-1e4, x.dtype), x)\n    largest = x.max(",
+        ),
+        (WEIGHTS, "return np.where(empty, np.zeros((), x.dtype), exponentials / total)"),
+    )
+)
+softmax.slip(
+    "softmax-axis-not-optional",
+    "axis: int = -1",
+    "axis: int",
+    "The axis has a default, the last one; leave the signature as it was given.",
 )
 _slip_in_both_forms(
     "softmax-total-of-all",

@@ -25,6 +25,7 @@ DESCRIPTION = re.compile(
     rf"The kernel should return \d+ values, [\w, ]{{1,200}}; it returned {_VALUE}\."
     rf"|`\w{{1,40}}` should be a (NumPy array of numbers|torch\.Tensor); the kernel returned {_VALUE}\."
     r"|`\w{1,40}` is a tensor of a kind that cannot be compared \([\w., ]{1,60}\)\."
+    r"|The kernel changed `requires_grad` of its argument `\w{1,40}`\. Leave that to the caller\."
 )
 
 
@@ -138,5 +139,6 @@ def _presentable(fault: Fault | None) -> Fault | None:
     if fault.kind == "unusable":
         known = DESCRIPTION.fullmatch(fault.text)
         return Fault("unusable", fault.text if known else "What the kernel returned is not what its contract says.")
-    name = fault.exception if fault.exception in KNOWN_ERRORS else "an error"
+    known = fault.exception in KNOWN_ERRORS and (fault.is_placeholder or fault.exception != "NotImplementedError")
+    name = fault.exception if known else "an error"
     return Fault("raised", name, name, fault.line)

@@ -12,6 +12,7 @@ SHARED = (
     "case.py",
     "lazy.py",
     "probing.py",
+    "watching.py",
     "work.py",
     "grading/__init__.py",
     "grading/wire.py",

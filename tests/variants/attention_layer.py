@@ -87,7 +87,16 @@ def weights_by_log_softmax(query, key):
 # scaled_dot_product_attention
 
 
+def check_arguments(key, value, attn_mask):
+    """The part of the given input checks that PyTorch would not make on its own in the kernels below."""
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError("each key needs one value")
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise TypeError("attn_mask must be boolean")
+
+
 def attention_by_loops(query, key, value, attn_mask=None):
+    check_arguments(key, value, attn_mask)
     if attn_mask is not None:
         attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
     if query.dim() > 2:
@@ -106,6 +115,7 @@ def attention_by_loops(query, key, value, attn_mask=None):
 
 
 def attention_by_einsum(query, key, value, attn_mask=None):
+    check_arguments(key, value, attn_mask)
     scores = torch.einsum("...qd,...kd->...qk", query, key) / query.size(-1) ** 0.5
     if attn_mask is not None:
         scores = scores.masked_fill(attn_mask.logical_not(), float("-inf"))
@@ -164,6 +174,7 @@ def attention_by_logsumexp(query, key, value, attn_mask=None):
 
 def attention_by_running_maximum(query, key, value, attn_mask=None):
     """One key after another, with a running maximum, as FlashAttention does."""
+    check_arguments(key, value, attn_mask)
     scale = 1 / math.sqrt(query.shape[-1])
     lowest = torch.finfo(torch.float64).min
     largest = torch.full((*query.shape[:-1], 1), lowest, dtype=torch.float64)
@@ -299,6 +310,7 @@ def backward_by_loops(grad_output, query, key, value, attn_mask=None):
 
 
 def backward_by_einsum(grad_output, query, key, value, attn_mask=None):
+    assert grad_output.shape == (*query.shape[:-1], value.shape[-1])
     scale = query.shape[-1] ** -0.5
     scores = np.einsum("...qd,...kd->...qk", query, key) * scale
     if attn_mask is not None:
