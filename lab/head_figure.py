@@ -59,10 +59,10 @@ def draw(pieces: list[str], weights: np.ndarray, layer: int, head: int, word: in
 <svg viewBox="0 0 {WIDTH} {ROW * length + 8}" role="img" aria-label="What one word attends to in one head">
 {lines}{asking}{asked}</svg>
 <p class="hf-words" aria-live="polite">{said}</p>
+<p class="hf-caption">The word that <b class="hf-name">{html.escape(pieces[word])}</b> attends to most, in percent: a
+row for each layer, a column for each head.</p>
 <div class="hf-scroll" role="region" tabindex="0" aria-label="Every head's strongest word">
-<table><caption>The word that <b class="hf-name">{html.escape(pieces[word])}</b> attends to most, in percent: a row for
-each layer, a column for each head</caption>
-<thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table></div>
+<table><thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table></div>
 </div>"""
 
 
