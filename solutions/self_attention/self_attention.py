@@ -87,8 +87,8 @@ for word in one:
 #
 # Position $t$, counted from 0, becomes a vector of sines and cosines:
 #
-# $$P_{t,\,2i} = \sin\!\left(\frac{t}{10000^{2i/d_{\text{model}}}}\right), \qquad
-# P_{t,\,2i+1} = \cos\!\left(\frac{t}{10000^{2i/d_{\text{model}}}}\right).$$
+# $$p_{t,\,2i} = \sin\!\left(\frac{t}{10000^{2i/d_{\text{model}}}}\right), \qquad
+# p_{t,\,2i+1} = \cos\!\left(\frac{t}{10000^{2i/d_{\text{model}}}}\right).$$
 #
 # Here $2i$ is the number of a column, not a count of pairs that is to be doubled again. A sine and the cosine beside it
 # share one angle. The width may be odd.
