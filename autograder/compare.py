@@ -69,7 +69,7 @@ def first_mismatch(expected: Mapping[str, np.ndarray], given: Mapping[str, np.nd
 
 def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismatch | None:
     gradient_of = name.removeprefix("grad_") if name.startswith("grad_") else None
-    label = f"the gradient for `{gradient_of}`" if gradient_of else f"`{name}`"
+    label = f"The gradient for `{gradient_of}`" if gradient_of else f"`{name}`"
     if given is None:
         if gradient_of:
             text = f"No gradient reaches `{gradient_of}`. (`.detach()`, `.data`, `.item()` and NumPy cut it off.)"

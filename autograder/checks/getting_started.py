@@ -59,8 +59,8 @@ def _minus_infinity(draw):
     rows, columns = draw.sizes(2, 3, 8)
     some = np.where(draw.mask(rows, columns), draw.normal(rows, columns), -np.inf)
     yield Case("some scores are minus infinity", {"x": some, "axis": -1})
-    low = np.where(draw.mask(rows, columns), draw.normal(rows, columns) - 1e10, -np.inf)
-    yield Case("minus infinity among scores near -10,000,000,000", {"x": low, "axis": -1})
+    low = np.where(draw.mask(rows, columns), draw.normal(rows, columns) - 1e5, -np.inf)
+    yield Case("minus infinity among scores near -100,000", {"x": low, "axis": -1})
     one_row = draw.normal(rows, columns)
     one_row[1] = -np.inf
     yield Case("all scores of one row are minus infinity", {"x": one_row, "axis": -1})

@@ -246,6 +246,65 @@ def attention_values_first(query, key, value, attn_mask=None):
     return (value.mT @ torch.where(mask, weights, 0)).mT
 
 
+def attention_by_vmap(query, key, value, attn_mask=None):
+    *leading, queries, _ = query.shape
+    check_arguments(key, value, attn_mask)
+    mask = torch.ones(1, 1, dtype=torch.bool) if attn_mask is None else attn_mask
+    mask = mask.expand(*leading, queries, key.shape[-2])
+
+    def one(q, k, v, allowed):
+        scores = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(~allowed, torch.finfo(q.dtype).min)
+        return (torch.softmax(scores, -1) * allowed) @ v
+
+    flat = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (query, key, value, mask))
+    return torch.vmap(one)(*flat).reshape(*leading, queries, value.shape[-1])
+
+
+class _WithBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value, allowed):
+        scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~allowed, -torch.inf)
+        weights = torch.softmax(scores, -1).nan_to_num(0)
+        ctx.save_for_backward(query, key, value, weights)
+        return weights @ value
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        query, key, value, weights = ctx.saved_tensors
+        slope = grad_output @ value.mT
+        slope = weights * (slope - (weights * slope).sum(-1, keepdim=True)) / math.sqrt(query.shape[-1])
+        return slope @ key, slope.mT @ query, weights.mT @ grad_output, None
+
+
+def attention_with_its_own_backward(query, key, value, attn_mask=None):
+    check_arguments(key, value, attn_mask)
+    return _WithBackward.apply(query, key, value, torch.tensor([[True]]) if attn_mask is None else attn_mask)
+
+
+def attention_in_chunks_of_queries(query, key, value, attn_mask=None):
+    check_arguments(key, value, attn_mask)
+    outputs = []
+    for start in range(0, query.shape[-2], 3):
+        scores = query[..., start : start + 3, :] @ key.mT / math.sqrt(query.shape[-1])
+        if attn_mask is not None:
+            chunk = attn_mask.expand(*query.shape[:-1], key.shape[-2])[..., start : start + 3, :]
+            scores = torch.where(chunk, scores, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)
+        outputs.append((weights if attn_mask is None else weights * chunk) @ value)
+    return torch.cat(outputs, dim=-2)
+
+
+class AttentionModule(torch.nn.Module):
+    """A module in place of a function."""
+
+    def forward(self, query, key, value, attn_mask=None):
+        return attention_values_first(query, key, value, attn_mask)
+
+
+attention_by_a_module = AttentionModule()
+attention_by_a_module.__name__ = "attention_by_a_module"
+
+
 # cross_attention
 
 
@@ -399,6 +458,10 @@ VARIANTS = {
         attention_dividing_last,
         attention_with_a_sink,
         attention_values_first,
+        attention_by_vmap,
+        attention_with_its_own_backward,
+        attention_in_chunks_of_queries,
+        attention_by_a_module,
     ],
     "cross_attention": [
         cross_by_einsum,

@@ -68,6 +68,19 @@ def by_errstate_and_mask(x, axis=-1):
     return y
 
 
+def by_logaddexp(x, axis=-1):
+    log_total = np.logaddexp.reduce(x, axis=axis, keepdims=True)
+    return np.exp(x - np.where(np.isneginf(log_total), x.dtype.type(0), log_total))
+
+
+def by_slices(x, axis=-1):
+    def one_row(row):
+        powers = np.exp(row - np.max(row, initial=np.finfo(row.dtype).min))
+        return powers / (powers.sum() or 1)
+
+    return np.apply_along_axis(one_row, axis, x)
+
+
 VARIANTS = {
     "softmax": [
         by_loops,
@@ -78,5 +91,7 @@ VARIANTS = {
         by_expand_dims,
         by_differences,
         by_errstate_and_mask,
+        by_logaddexp,
+        by_slices,
     ]
 }
