@@ -1,5 +1,6 @@
 """The marks of a class as tables in a terminal."""
 
+import re
 from collections.abc import Sequence
 
 from rich.box import SIMPLE
@@ -9,17 +10,19 @@ from rich.table import Table
 
 from autograder.grading.results import KernelMark, SubmissionResult
 
+WORD_END = re.compile(r"(?<=_)(?=.)|(?<=[a-z])(?=[A-Z])")
+
 
 def print_marks(console: Console, results: Sequence[tuple[str, SubmissionResult]]) -> None:
     """For each chapter the marks, a row for each student and a column for each kernel, and below them the remarks."""
     for stem in sorted({result.stem for _, result in results}):
         rows = [(student, result) for student, result in results if result.stem == stem]
-        table = Table(title=stem, title_justify="left", box=SIMPLE)
+        table = Table(title=stem, title_justify="left", box=SIMPLE, collapse_padding=True, pad_edge=False)
         table.add_column("student", no_wrap=True)
         for mark in rows[0][1].kernels:
-            name = mark.kernel.replace("_", "_\n")
-            table.add_column(f"{name}\nof {mark.points}", justify="right", no_wrap=True)
-        table.add_column(f"total\nof {rows[0][1].points}", justify="right")
+            name = WORD_END.sub("\n", mark.kernel)
+            table.add_column(f"{name}\nof {mark.points}", justify="right", overflow="fold")
+        table.add_column(f"total\nof {rows[0][1].points}", justify="right", no_wrap=True)
         for student, result in rows:
             table.add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
         console.print(table)
@@ -32,7 +35,10 @@ def print_marks(console: Console, results: Sequence[tuple[str, SubmissionResult]
 def remarks(result: SubmissionResult) -> list[str]:
     """What an instructor should know of a submission, in a few words each."""
     found = [remark.rstrip(".") for remark in result.remarks]
-    found += [f"cell {problem.cell} {problem.kind}" for problem in result.problems if problem.kind != "raised"]
+    found += [
+        f"cell {problem.cell}: {problem.text.rstrip('.')}" for problem in result.problems if problem.kind != "raised"
+    ]
+    found += result.alarms
     for mark in result.kernels:
         if "missing" not in mark.flags:
             said = mark.flags or _known(mark)
