@@ -119,7 +119,7 @@ class _Maker:
         yield self._sample(
             "jean", "check cells deleted", self.answers, everything, change=_without_checks, intact=False
         )
-        left_over = {name: f"{code.rstrip()}\n    raise NotImplementedError()\n" for name, code in self.answers.items()}
+        left_over = {name: _with_placeholder(code) for name, code in self.answers.items()}
         yield self._sample("Ingrid", "the placeholder left below a right answer", left_over, everything)
         noisy = {name: _noisy(code, name) for name, code in self.answers.items()}
         yield self._sample("Tomáš", "prints, warnings and stderr", noisy, everything)
@@ -152,20 +152,21 @@ class _Maker:
         return json.dumps(notebook, ensure_ascii=False, indent=1).encode()
 
     def _other_style(self) -> dict[str, str]:
-        """The first right variant of each kernel that stands on the notebook's own imports."""
+        """The first right variant of each kernel that stands on the notebook's own imports, where there is one."""
         tree = ast.parse((VARIANTS / f"{self.stem}.py").read_text(encoding="utf-8"))
-        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        definitions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         table = next(
             node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "VARIANTS"
         )
-        found = {}
+        found = dict(self.answers)
         for key, listed in zip(table.keys, table.values, strict=True):
-            own = [functions[item.id] for item in listed.elts if isinstance(item, ast.Name)]
-            node = next(node for node in own if self._self_contained(node, self.checks[key.value]))
-            found[key.value] = _renamed(ast.unparse(node), key.value)
+            own = [definitions[item.id] for item in listed.elts if isinstance(item, ast.Name)]
+            usable = [node for node in own if self._self_contained(node, self.checks[key.value])]
+            if usable:
+                found[key.value] = _renamed(ast.unparse(usable[0]), key.value)
         return found
 
-    def _self_contained(self, node: ast.FunctionDef, check: Check) -> bool:
+    def _self_contained(self, node: ast.FunctionDef | ast.ClassDef, check: Check) -> bool:
         return not _free_names(node) - self._imports() - set(check.uses)
 
     def _imports(self) -> set[str]:
@@ -220,9 +221,18 @@ def _renamed(code: str, name: str) -> str:
     return ast.unparse(node)
 
 
-def _free_names(node: ast.FunctionDef) -> set[str]:
-    """Names that a function takes from outside, builtins and annotations left aside."""
-    names = [part for statement in node.body for part in ast.walk(statement) if isinstance(part, ast.Name)]
+def _with_placeholder(code: str) -> str:
+    """The answer, a function or a class, with the placeholder below its last statement."""
+    node = ast.parse(code).body[0]
+    while isinstance(node.body[-1], ast.FunctionDef):
+        node = node.body[-1]
+    return f"{code.rstrip()}\n{' ' * node.body[-1].col_offset}raise NotImplementedError()\n"
+
+
+def _free_names(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
+    """Names that a definition takes from outside, builtins and annotations left aside."""
+    statements = [*node.body, *getattr(node, "bases", ())]
+    names = [part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Name)]
     bound = {part.id for part in names if isinstance(part.ctx, ast.Store)}
     bound |= {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
     bound |= {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef)}
