@@ -259,6 +259,8 @@ def _multi_head_values(draw):
     yield _multi_head_case("a single head", 1, _self(draw, 1, 16, (batch,), queries))
     yield _multi_head_case("a batch of one", num_heads, _cross(draw, num_heads, d_head, (1,), queries, keys))
     yield _multi_head_case("one token", num_heads, _self(draw, num_heads, d_head, (batch,), 1))
+    again = _cross(draw, num_heads, d_head, (batch,), queries, keys)
+    yield _multi_head_case("several calls", num_heads, again, repeated=True)
 
 
 @MultiHeadAttention.aspect("a mask for queries and keys", points=1)
@@ -270,6 +272,8 @@ def _multi_head_attn_mask(draw):
     yield _multi_head_case("a mask for each sequence", num_heads, own)
     square = _cross(draw, num_heads, d_head, (num_heads,), queries, keys, attn_mask=draw.mask(num_heads, queries, keys))
     yield _multi_head_case("as many sequences as heads", num_heads, square)
+    numbers = shared | {"attn_mask": shared["attn_mask"].astype(float)}
+    yield _multi_head_case("a mask of numbers", num_heads, numbers, refused=True)
 
 
 @MultiHeadAttention.aspect("a mask for padding", points=1)
@@ -282,6 +286,8 @@ def _multi_head_key_mask(draw):
     yield _multi_head_case("keys with padding", num_heads, inputs)
     both = {"attn_mask": draw.mask(length, length), "key_mask": key_mask}
     yield _multi_head_case("both masks", num_heads, _self(draw, num_heads, d_head, (batch,), length, **both))
+    numbers = padded | {"key_mask": key_mask.astype(int)}
+    yield _multi_head_case("a mask of zeros and ones", num_heads, numbers, refused=True)
 
 
 @MultiHeadAttention.aspect("a query that may attend to nothing", points=1)
@@ -307,7 +313,7 @@ def _multi_head_gradients(draw):
     masks = {"attn_mask": draw.mask(queries, queries), "key_mask": draw.mask(2, batch, queries)}
     yield _multi_head_case("two leading axes", num_heads, _self(draw, num_heads, d_head, (2, batch), queries, **masks))
     yield _multi_head_case("tensors that are not contiguous", num_heads, inputs, strided=True)
-    yield _multi_head_case("single precision", num_heads, inputs, dtype="float32")
+    yield _multi_head_case("single precision", num_heads, _self(draw, num_heads, 5, (batch,), queries), dtype="float32")
     large = dict(inputs)
     large["query"], large["key"] = 30 * inputs["query"], 30 * inputs["key"]
     yield _multi_head_case("scores near 1,000", num_heads, large)
@@ -320,6 +326,14 @@ OUTPUT = "return self.out_proj(merge_heads(attn_output))"
 ATTN_MASK = "None if attn_mask is None else attn_mask.unsqueeze(-3)"
 KEY_MASK = "key_mask[..., None, None, :]"
 BOTH = "real if allowed is None else allowed & real"
+ATTN_CHECK = """        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            raise TypeError(
+                f"attn_mask has dtype {attn_mask.dtype}; it must be torch.bool, True where a query may attend to a key."
+            )
+"""
+KEY_CHECK = """        if key_mask is not None and key_mask.dtype != torch.bool:
+            raise TypeError(f"key_mask has dtype {key_mask.dtype}; it must be torch.bool, True where a key is a token.")
+"""
 SCORES = "Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])"
 
 
@@ -448,6 +462,13 @@ _multi_head_edited(
     "mha-squeezed",
     "`squeeze` removes every axis of length 1: a batch of one, a single query.",
     (OUTPUT, "return self.out_proj(merge_heads(attn_output)).squeeze()"),
+)
+_multi_head_edited(
+    "mha-masks-of-numbers",
+    "Masks of numbers are taken as well, as if every number but zero meant True. A mask made to be added means the opposite by "
+    "its zeros: such a mask should be an error.",
+    (ATTN_CHECK, "        attn_mask = None if attn_mask is None else attn_mask.bool()\n"),
+    (KEY_CHECK, "        key_mask = None if key_mask is None else key_mask.bool()\n"),
 )
 _multi_head_edited(
     "mha-attn-mask-inverted",

@@ -71,6 +71,8 @@ def merge_by_filling(x):
 
 def _allowed(attn_mask, key_mask):
     """Both masks as one of shape (…, N_q or 1, N_k), without an axis for the heads."""
+    if any(mask is not None and mask.dtype != torch.bool for mask in (attn_mask, key_mask)):
+        raise TypeError("masks must be boolean")
     parts = [] if attn_mask is None else [attn_mask]
     parts += [] if key_mask is None else [key_mask.unsqueeze(-2)]
     if not parts:
