@@ -8,7 +8,7 @@ from typing import Any
 from autograder import catalog
 from autograder.grading.results import SubmissionResult, mark_of
 from autograder.grading.sandbox import best
-from autograder.grading.scanning import ready_made_uses
+from autograder.grading.scanning import ready_made_uses, suspicious_uses
 from autograder.grading.session import CellProblem, Limits, Run, Worker, WorkerLost, run_notebook
 from autograder.grading.submission import (
     NotReadable,
@@ -67,7 +67,11 @@ def grade_submission(
     kernels = tuple(
         mark_of(explain(report, sources.get(name), passed), sources.get(name, "")) for name, report in reports.items()
     )
-    return SubmissionResult(stem, kernels, run.problems)
+    alarms = tuple(
+        f"look at cell {number}: it {', '.join(uses[:4])}{' and more' if len(uses) > 4 else ''}"
+        for number, uses in suspicious_uses(notebook, read_released(stem)).items()
+    )
+    return SubmissionResult(stem, kernels, run.problems, alarms=alarms)
 
 
 def no_notebook(stem: str, *remarks: str) -> SubmissionResult:

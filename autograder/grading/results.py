@@ -58,12 +58,13 @@ class KernelMark:
 
 @dataclass(frozen=True)
 class SubmissionResult:
-    """The marks of one submission."""
+    """The marks of one submission; ``alarms`` say to the instructor what in its source may be tampering."""
 
     stem: str
     kernels: tuple[KernelMark, ...]
     problems: tuple[CellProblem, ...] = ()
     remarks: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
 
     @property
     def score(self) -> int:
@@ -92,7 +93,7 @@ class SubmissionResult:
             for mark in data["kernels"]
         )
         problems = (CellProblem(**problem) for problem in data["problems"])
-        return cls(data["stem"], tuple(kernels), tuple(problems), tuple(data["remarks"]))
+        return cls(data["stem"], tuple(kernels), tuple(problems), tuple(data["remarks"]), tuple(data["alarms"]))
 
 
 def mark_of(report: Report, source: str = "") -> KernelMark:
@@ -128,8 +129,10 @@ def mark_of(report: Report, source: str = "") -> KernelMark:
 
 
 def _ends(report: Report) -> tuple[str, ...]:
-    kinds = {finding.fault.kind for finding in report.findings if finding.fault}
-    return tuple(sorted(kinds & {"stopped", "crashed", "missing"}))
+    faults = [finding.fault for finding in report.findings if finding.fault]
+    forbidden = any(fault.kind == "crashed" and "SIGSYS" in fault.text for fault in faults)
+    ends = {fault.kind for fault in faults} & {"stopped", "crashed", "missing"}
+    return (*sorted(ends), *(["asked for a forbidden system call"] if forbidden else []))
 
 
 def _presentable(fault: Fault | None) -> Fault | None:

@@ -1,8 +1,53 @@
-"""Looking in a kernel's source for the ready-made function that it should reproduce."""
+"""Looking in a source for what an instructor should know: ready-made functions, and means of tampering."""
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+# What a solution of an exercise has no use for, and an attack on the grader does.
+SUSPICIOUS_MODULES = (
+    *("atexit", "builtins", "cffi", "ctypes", "gc", "inspect", "marshal", "mmap", "multiprocessing", "resource"),
+    *("signal", "socket", "sqlite3", "subprocess", "autograder"),
+)
+SUSPICIOUS_NAMES = (
+    *("os._exit", "os.execv", "os.execvp", "os.fork", "os.kill", "os.killpg", "os.link", "os.symlink", "os.system"),
+    *("os.walk", "os.scandir", "os.getppid", "os.environ", "os.open"),
+    *("sys._getframe", "sys.excepthook", "sys.meta_path", "sys.modules", "sys.setprofile", "sys.settrace"),
+)
+SUSPICIOUS_TEXTS = ("/proc", "/dev/", "/etc/", ".pth", ".ssh", "gradebook", "sitecustomize", "solutions/")
+FROM_COURSE = {f"autograder.{name}" for name in ("begin", "check", "evaluate", "hint")}
+
+
+def suspicious_uses(notebook: Mapping[str, Any], released: Mapping[str, Any]) -> dict[int, list[str]]:
+    """By the number of a code cell, what in it an instructor should look at; cells as they were handed out left out.
+
+    This is a hint, not a wall: it has false alarms, and what hides its names is not found.
+    """
+    given = {cell["source"].strip() for cell in released["cells"]}
+    modules, _ = _names_of(notebook)
+    found = {
+        number: sorted(
+            {use for node in _parsed(cell["source"]) for part in ast.walk(node) for use in _uses(part, modules)}
+        )
+        for number, cell in enumerate(notebook["cells"], 1)
+        if cell["cell_type"] == "code" and cell["source"].strip() not in given
+    }
+    return {number: uses for number, uses in found.items() if uses}
+
+
+def _uses(node: ast.AST, modules: Mapping[str, str]) -> Iterator[str]:
+    """What is suspicious in one node of the source."""
+    if isinstance(node, ast.Import):
+        yield from (f"imports {a.name}" for a in node.names if a.name.split(".")[0] in SUSPICIOUS_MODULES)
+    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in SUSPICIOUS_MODULES:
+        yield from (f"imports {node.module}" for a in node.names if f"{node.module}.{a.name}" not in FROM_COURSE)
+    elif isinstance(node, ast.Assign):
+        targets = [dotted for target in node.targets if "." in (dotted := _dotted(target, modules) or "")]
+        yield from (f"replaces {dotted}" for dotted in targets)
+    elif isinstance(node, ast.Attribute) and (dotted := _dotted(node, modules)) in SUSPICIOUS_NAMES:
+        yield f"uses {dotted}"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from (f"mentions {text}" for text in SUSPICIOUS_TEXTS if text in node.value)
 
 
 def ready_made_uses(notebook: Mapping[str, Any], kernel: str, reproduces: Collection[str]) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from autograder.grading import placing, submission
 from autograder.grading.placing import find_submissions
-from autograder.grading.scanning import ready_made_uses
+from autograder.grading.scanning import ready_made_uses, suspicious_uses
 from autograder.grading.submission import NotReadable, cells_to_run, read_file, read_notebook, read_released
 
 STEM = "getting_started"
@@ -226,3 +226,26 @@ def test_a_ready_made_function_is_seen(sources):
 )
 def test_no_ready_made_function_is_seen_where_there_is_none(sources):
     assert ready_made_uses(read_notebook(as_bytes(*sources)), "kernel", READY) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "uses"),
+    [
+        ("import ctypes, numpy", ["imports ctypes"]),
+        ("from multiprocessing import shared_memory", ["imports multiprocessing"]),
+        ("import os as o\no.fork()", ["uses os.fork"]),
+        ("import numpy as np\nnp.allclose = max", ["replaces numpy.allclose"]),
+        ("open('/proc/1/mem')", ["mentions /proc"]),
+        ("from autograder.grading.wire import encode", ["imports autograder.grading.wire"]),
+        ("from autograder import begin, check, hint\nimport numpy as np\nx = np.ones(3)\nx.shape = (3, 1)", []),
+        ("%matplotlib inline\nimport torch\ntorch.manual_seed(0)", []),
+        ("def kernel(:", []),
+    ],
+)
+def test_means_of_tampering_are_seen_in_the_source(source, uses):
+    found = suspicious_uses(read_notebook(as_bytes("x = 1", source)), read_released(STEM))
+    assert found == ({2: uses} if uses else {})
+
+
+def test_no_released_notebook_holds_means_of_tampering():
+    assert suspicious_uses(read_released(STEM), {"cells": []}) == {}
