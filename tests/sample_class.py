@@ -156,11 +156,13 @@ class _Maker:
         tree = ast.parse((VARIANTS / f"{self.stem}.py").read_text(encoding="utf-8"))
         definitions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         table = next(
-            node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "VARIANTS"
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VARIANTS"
         )
         found = dict(self.answers)
         for key, listed in zip(table.keys, table.values, strict=True):
-            own = [definitions[item.id] for item in listed.elts if isinstance(item, ast.Name)]
+            own = [definitions[item.id] for item in listed.elts if getattr(item, "id", None) in definitions]
             usable = [node for node in own if self._self_contained(node, self.checks[key.value])]
             if usable:
                 found[key.value] = _renamed(ast.unparse(usable[0]), key.value)
