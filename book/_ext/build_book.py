@@ -18,7 +18,7 @@ BUILD = ROOT / "_build"
 RECORD = BUILD / "site.json"  # the inputs of the last build that went well
 INPUTS = (
     "_config.yml",
-    "requirements.lock",
+    "requirements*.lock",
     "book/**/*",
     "exercises/*/*.ipynb",
     "solutions/*/*.py",

@@ -136,7 +136,7 @@ def _files_of(parts: list[str], root: Path) -> Iterator[Path]:
 def key(chapter: Chapter, root: Path) -> str:
     """A digest of all that a chapter's outputs depend on."""
     digest = hashlib.sha256(sys.version.encode() + chapter.code().encode())
-    for path in sorted(imported_files(chapter.code(), chapter.stem, root) | {root / "requirements.lock"}):
+    for path in sorted(imported_files(chapter.code(), chapter.stem, root) | set(root.glob("requirements*.lock"))):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
