@@ -13,7 +13,7 @@ from typing import Any
 from autograder import catalog
 
 ROOT = Path(__file__).parents[1]
-DEFINITION = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)
+DEFINITION = re.compile(r"^(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 BEGIN = re.compile(r"""^begin\(\s*["'](\w+)["']""", re.MULTILINE)
 KERNEL_ID = re.compile(r"kernel-(\w+)")
 RELEASED_ID = re.compile(r"(?:prose|setup|experiment)-([0-9a-f]{8})(?:-\d+)?")
@@ -57,16 +57,27 @@ def read_notebook(path: Path):
     import nbformat
 
     try:
-        notebook = nbformat.read(path, as_version=4)
+        # Some editors put a byte order mark at the beginning.
+        notebook = nbformat.reads(Path(path).read_text(encoding="utf-8-sig"), as_version=4)
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] and isinstance(cell["source"], str)]
     except OSError:
         raise
     except Exception as error:  # nbformat fails in many ways on a file that is no notebook
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ValueError(f"{path} is not a notebook ({reason}); give the .ipynb file itself.") from None
+    _drop_odd(notebook["metadata"], {"autograder": Mapping})
     for cell in cells:
-        cell.setdefault("metadata", {})
+        _drop_odd(cell, {"id": str})
+        _drop_odd(cell.setdefault("metadata", {}), {"nbgrader": Mapping, "tags": list})
+        _drop_odd(cell["metadata"].get("nbgrader", {}), {"grade_id": str})
     return notebook
+
+
+def _drop_odd(owner, types: Mapping[str, type]) -> None:
+    """Remove what is not of the type that it should be of, as other tools leave it, before anything trips over it."""
+    for name, type_ in types.items():
+        if name in owner and not isinstance(owner[name], type_):
+            del owner[name]
 
 
 def as_text(notebook: Mapping[str, Any]) -> str:
@@ -99,18 +110,27 @@ def cell_kind(cell: Cell) -> str:
 
 
 def defined_names(source: str) -> list[str]:
-    """Names of the functions and classes that a cell defines at its top level, also where it does not parse."""
+    """Names of the functions and classes that a cell defines, also where it does not parse.
+
+    A lambda or another name's function that is assigned counts, and what stands in a block such as ``if`` or ``try``.
+    """
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return DEFINITION.findall(source)
-    names = []
+    return list(_defined(body))
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.append(node.name)
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return names
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Lambda | ast.Name):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        else:
+            for block in ("body", "handlers", "orelse", "finalbody"):
+                yield from _defined(getattr(node, block, ()))
 
 
 def is_only_checks(source: str) -> bool:

@@ -1,6 +1,7 @@
 """``autograder update``: the release's text, the student's every answer."""
 
 import copy
+import json
 import random
 
 import nbformat
@@ -377,3 +378,38 @@ def test_notebook_of_format_4_4_without_ids(released, tmp_path):
     assert main(["update", str(path)]) == 0
     assert texts(nbformat.read(path, as_version=4)) == texts(answered(released))
     assert [p.name for p in tmp_path.iterdir() if "bak" in p.name] == [f"old.ipynb.bak-{__version__}"]
+
+
+ODD_DEFINITIONS = {
+    "async": "async def softmax(x, axis=-1):\n    return x",
+    "annotated lambda": "softmax: object = lambda x, axis=-1: x",
+    "another name": "def mine(x, axis=-1):\n    return x\n\n\nsoftmax = mine",
+    "in a block": "try:\n    def softmax(x, axis=-1):\n        return x\nexcept ValueError:\n    pass",
+    "with Windows line ends": "def softmax(x, axis=-1):\r\n    return x",
+    "broken": "def softmax(x, axis=-1):\n    return x)",
+}
+
+
+@pytest.mark.parametrize("answer", ODD_DEFINITIONS.values(), ids=ODD_DEFINITIONS)
+def test_an_answer_of_any_form_replaces_the_stub_without_metadata(answer):
+    released = notebooks.read_released("getting_started")
+    old = {"metadata": {}, "cells": []}
+    for cell in released["cells"]:
+        source = answer if cell["id"] == "kernel-softmax" else cell["source"]
+        old["cells"].append({"cell_type": cell["cell_type"], "metadata": {}, "source": source})
+    result = update.update(old, released)
+    assert [c["source"] for c in result.notebook["cells"] if c["id"] == "kernel-softmax"] == [answer]
+    assert result.own_cells == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("odd", [{"id": 7}, {"metadata": {"nbgrader": None}}, {"metadata": {"tags": "setup"}}])
+def test_odd_marks_of_other_tools_are_borne(odd, tmp_path):
+    released = notebooks.read_released("getting_started")
+    cells = [{**cell, **odd} for cell in released["cells"]]
+    path = tmp_path / "getting_started.ipynb"
+    content = {**released, "metadata": {"autograder": None}, "cells": cells}
+    path.write_text("\ufeff" + json.dumps(content), encoding="utf-8")
+    old = notebooks.read_notebook(path)
+    assert notebooks.chapter_of(old, path) == "getting_started"
+    assert len(update.update(old, released).notebook["cells"]) == len(cells)
