@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 ATTACKS = sorted((Path(__file__).parents[1] / "attacks").glob("*.txt"))
 STEM = "getting_started"
 FULL = sum(check.points for check in catalog.checks(STEM).values())
-LIMITS = Limits(cpu_seconds=3, wall_seconds=15, memory_mb=1_800)
+LIMITS = Limits(cpu_seconds=3, wall_seconds=10, memory_mb=1_800)
 SETUP = "import numpy as np\nfrom autograder import begin, check, hint\nbegin('getting_started', release='0')"
 RIGHT = """def softmax(x, axis=-1):
     largest = x.max(axis=axis, keepdims=True)
