@@ -29,7 +29,9 @@ FILE_LIMIT = 1 << 28
 DESCRIPTOR_LIMIT = 256
 PROCESS_LIMIT = 32  # processes of a submission; more end it
 TASK_LIMIT = 64  # processes and threads; more cannot be started
-PRIVATE_DIRECTORIES = {"/tmp": "size=256m,nr_inodes=16k,mode=0700", "/dev/shm": "size=64m,nr_inodes=1k,mode=0700"}
+# Not below /tmp, where Python or the packages may lie: what is mounted over them would hide them.
+PRIVATE = "/private"
+PRIVATE_DIRECTORIES = {PRIVATE: "size=256m,nr_inodes=16k,mode=0700", "/dev/shm": "size=64m,nr_inodes=1k,mode=0700"}
 TREE_LIMIT = 16_000  # files in a directory that no file system of its own bounds
 COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux, processes are counted by user namespace
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -133,7 +135,7 @@ class Bubblewrap(Unconfined):
         if os.fork():
             os._exit(0)
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        return "/tmp"
+        return PRIVATE
 
     def shut_in(self, home: str, memory_mb: int) -> None:
         linux.unshare(linux.CLONE_NEWNS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autograder.grading import staging
-from autograder.grading.confining import DEVICES
+from autograder.grading.confining import DEVICES, PRIVATE
 from autograder.notebooks import ROOT
 
 BEST_FIRST = ("bubblewrap", "landlock")
@@ -104,7 +104,7 @@ def launch(
     start += f"sys.argv = ['-', {str(control)!r}, {json.dumps(settings)!r}]; "
     start += f"runpy.run_module({module!r}, run_name='__main__')"
     command = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-c", start]
-    variables = environment("/tmp" if confined else str(own))
+    variables = environment(PRIVATE if confined else str(own))
     with (home / "log").open("wb") as log:
         return subprocess.Popen(
             [*_bubblewrap(stage, variables), *command] if confined else command,
@@ -148,7 +148,9 @@ def _bubblewrap(stage: Path, variables: dict[str, str]) -> list[str]:
     view |= {device: ["--dev-bind", device, device] for device in DEVICES}
     view["/proc"] = ["--proc", "/proc"]
     view["/dev/shm"] = ["--perms", "1777", "--size", str(WORKER_SHM_BYTES), "--tmpfs", "/dev/shm"]
-    view["/tmp"] = ["--perms", "1777", "--size", str(WORKER_TMP_BYTES), "--tmpfs", "/tmp"]
+    view[PRIVATE] = ["--perms", "1777", "--size", str(WORKER_TMP_BYTES), "--tmpfs", PRIVATE]
+    if not any(Path(path).is_relative_to("/tmp") for path in view):
+        view["/tmp"] = ["--symlink", PRIVATE, "/tmp"]
     # Directories above these would otherwise be made for root alone.
     above = {parent for path in view for parent in Path(path).parents[:-1]}
     free = {str(folder) for folder in above if not any(folder.is_relative_to(path) for path in view)}
@@ -160,7 +162,7 @@ def _bubblewrap(stage: Path, variables: dict[str, str]) -> list[str]:
         *user,
         *("--hostname", "grader", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"),
         *(word for _, words in ordered for word in words),
-        *("--remount-ro", "/", "--chdir", "/tmp"),
+        *("--remount-ro", "/", "--chdir", PRIVATE),
         *(word for name, value in variables.items() for word in ("--setenv", name, value)),
         "--",
     ]
