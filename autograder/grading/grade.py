@@ -1,11 +1,13 @@
 """Grading one submission: bytes in, marks out."""
 
 import os
+import signal
 from collections.abc import Mapping
 from multiprocessing.util import Finalize
 from typing import Any
 
 from autograder import catalog
+from autograder.grading import linux
 from autograder.grading.results import SubmissionResult, mark_of
 from autograder.grading.sandbox import best
 from autograder.grading.scanning import ready_made_uses, suspicious_uses
@@ -100,7 +102,8 @@ def close_workers() -> None:
 
 
 def prepare_process() -> None:
-    """Set up a process of a pool that grades: one thread, and an end to its workers when it ends."""
+    """Set up a process of a pool that grades: one thread, an end with the grader's own, however that comes about."""
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["OMP_NUM_THREADS"] = "1"
     Finalize(None, close_workers, exitpriority=10)
 
