@@ -133,7 +133,7 @@ def evaluate(name: str, kernel: Callable, seed: int | None = None) -> Report:
     """
     stem = catalog.stem_of(name)
     if not callable(kernel):
-        raise TypeError(f"evaluate({name!r}, ...) needs the function itself; it was given {kernel!r}.")
+        raise TypeError(f"The check of {name!r} needs the function itself; it was given {kernel!r}.")
     return judge(name, seed, [run_probe(stem, name, kernel, case) for _, case in draw_cases(name, seed)])
 
 

@@ -104,13 +104,15 @@ def as_html(report: Report) -> str:
 
 
 def _aspects(report: Report) -> Iterator[tuple[AspectResult, str, Finding | None]]:
-    """Each aspect, why it did not pass unless that was said before, and the finding that says so."""
+    """Each aspect, why it did not pass unless that was said before, and the finding that says so.
+
+    None where a ready-made function did the work: what it gave says nothing about the student.
+    """
     said = set()
-    for aspect in report.aspects:
+    for aspect in () if report.ready_made else report.aspects:
         wrong = first_wrong(report, aspect.title)
-        why = why_not(report, wrong) if wrong else ""
-        yield aspect, "" if why in said else why, wrong
-        said.add(why)
+        yield aspect, why_not(report, wrong) if wrong and wrong.text not in said else "", wrong
+        said.add(wrong and wrong.text)
 
 
 def _lead(report: Report) -> list[str]:
@@ -120,7 +122,7 @@ def _lead(report: Report) -> list[str]:
 
 
 def _wants_hint(report: Report) -> bool:
-    return not report.passed and not report.hidden and not report.is_reference
+    return not report.passed and not report.hidden and not report.is_reference and not report.ready_made
 
 
 def wrapped(text: str) -> str:

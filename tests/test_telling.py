@@ -139,3 +139,17 @@ def test_a_kernel_that_did_not_run_has_its_reason():
     report = not_run("softmax", Fault("stopped", "Stopped after 5 CPU seconds."))
     assert "Stopped after 5 CPU seconds." in telling.as_text(report)
     assert "Stopped after 5 CPU seconds." in telling.as_html(report)
+
+
+def test_the_same_error_is_said_once():
+    text = telling.as_text(evaluate("softmax", KERNELS["nothing"]))
+    assert text.count("is a `return` missing?") == 1
+
+
+def test_a_ready_made_function_is_not_told_what_it_got_right():
+    import torch
+
+    report = evaluate("softmax", lambda x, axis: torch.softmax(torch.from_numpy(np.array(x)), axis).numpy())
+    for told in (telling.as_text(report), telling.as_html(report)):
+        assert report.aspects[0].title not in told
+        assert "hint" not in told

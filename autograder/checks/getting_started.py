@@ -231,7 +231,7 @@ def _no_exponential(x, axis=-1):
 
 @softmax.mistake(
     "softmax-missing-keepdims",
-    "The largest score and the sum lost their axis, so NumPy lines them up with the wrong axis, or cannot: "
+    "The largest score or the sum lost its axis, so NumPy lines them up with the wrong axis, or cannot: "
     "`keepdims=True` keeps it.",
 )
 def _missing_keepdims(x, axis=-1):

@@ -36,12 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _existing(arguments: argparse.Namespace) -> str:
     """The URL of a gradebook that is there: nbgrader would make an empty one."""
     from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
 
-    try:
-        url = make_url(db_url(arguments))
-    except ArgumentError:
-        raise WrongUse(f"{arguments.db!r} is not a database URL; give one such as sqlite:///gradebook.db.") from None
+    url = make_url(db_url(arguments))
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         where = arguments.db or arguments.out
         raise WrongUse(f"{where} holds no gradebook; to grade submissions:  autograder grade")

@@ -8,7 +8,8 @@ from autograder import notebooks
 from autograder.cli import WrongUse
 
 RUNGS = ("bubblewrap", "landlock")
-GRADING = notebooks.ROOT / "_build" / "grading"
+# Beside the course in a checkout; an installed package has no place of its own for students' work.
+GRADING = (notebooks.ROOT if (notebooks.ROOT / "pyproject.toml").exists() else Path()) / "_build" / "grading"
 EXIT_CODES = (
     "Exit code 0 when every submission has its mark, whatever the mark: a file that is no notebook gets 0 points. "
     "1 when the grader itself failed on a submission, which is then left for the next run. 2 for wrong use."
@@ -52,7 +53,16 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def db_url(arguments: argparse.Namespace) -> str:
-    return arguments.db or f"sqlite:///{(arguments.out / 'gradebook.db').resolve()}"
+    """The gradebook's URL."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    url = arguments.db or f"sqlite:///{(arguments.out / 'gradebook.db').resolve()}"
+    try:
+        make_url(url)
+    except ArgumentError:
+        raise WrongUse(f"{url!r} is not a database URL; give one such as sqlite:///gradebook.db.") from None
+    return url
 
 
 def _positive(text: str) -> int:
@@ -69,7 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(f"{submitted} is not a directory; give one with STUDENT/CHAPTER/CHAPTER.ipynb in it.")
     from autograder.grading import sandbox
 
-    stems, rung = _stems(arguments.assignment), _rung(arguments)
+    stems = _stems(arguments.assignment)
+    _check_layout(submitted, stems)
+    db_url(arguments)
+    rung = _rung(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if rung == sandbox.UNSAFE:
         print(f"Note: {sandbox.WARNING}", file=sys.stderr)
@@ -109,11 +122,26 @@ def _stems(wanted: list[str] | None) -> list[str]:
     return sorted(set(wanted or known))
 
 
+def _check_layout(submitted: Path, stems: list[str]) -> None:
+    """Refuse a directory in which no student can be told from another."""
+    from autograder import catalog
+    from autograder.grading.placing import find_submissions
+
+    if chapters := sorted({entry.name for entry in submitted.iterdir()} & set(catalog.kernels().values())):
+        raise WrongUse(f"{submitted} holds {chapters[0]}, so it is one student's; give the directory that holds it.")
+    if next(find_submissions(submitted, stems), None) is None:
+        raise WrongUse(
+            f"{submitted} holds no notebook of {', '.join(stems)}; give a directory with STUDENT/CHAPTER/CHAPTER.ipynb."
+        )
+
+
 def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], rung: str) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from sqlalchemy.exc import OperationalError
 
     from autograder.grading.batch import grade_directory
+    from autograder.grading.placing import left_aside
     from autograder.grading.session import Limits
     from autograder.grading.summary import print_marks
 
@@ -122,19 +150,24 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("grading", total=None)
-        outcome = grade_directory(
-            submitted,
-            stems,
-            db_url(arguments),
-            arguments.out,
-            limits=limits,
-            workers=arguments.workers,
-            rung=rung,
-            progress=lambda done, total: progress.update(bar, advance=done, total=total),
-        )
+        try:
+            outcome = grade_directory(
+                submitted,
+                stems,
+                db_url(arguments),
+                arguments.out,
+                limits=limits,
+                workers=arguments.workers,
+                rung=rung,
+                progress=lambda done, total: progress.update(bar, advance=done, total=total),
+            )
+        except OperationalError as error:
+            raise WrongUse(f"the gradebook {db_url(arguments)} cannot be used: {error.orig}.") from None
     print_marks(console, outcome.results)
     console.print(f"{outcome.graded} graded, {len(outcome.results) - outcome.graded} as before.", highlight=False)
     console.print(f"Marks: {db_url(arguments)}", highlight=False, soft_wrap=True)
+    for entry in left_aside(submitted, {student for student, _ in outcome.results}):
+        print(f"no notebook found in: {entry}", file=sys.stderr)
     for failure in outcome.failures:
         print(f"not graded: {failure}", file=sys.stderr)
     return 1 if outcome.failures else 0

@@ -30,6 +30,11 @@ def find_submissions(directory: Path, stems: Collection[str]) -> Iterator[Found]
         yield from _of_student(student, stems)
 
 
+def left_aside(directory: Path, students: Collection[str]) -> list[str]:
+    """What lies in a directory of submissions and is no student's of whom something was found."""
+    return sorted(entry.name for entry in directory.iterdir() if entry.name not in students and entry.name[0] != ".")
+
+
 def _of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
     misnamed = _misnamed(folder, stems)
     for stem in sorted(stems):

@@ -204,7 +204,7 @@ def cross_attention(
 
     Notes
     -----
-    ``N_q * D_q * d_k + N_k * D_kv * (d_k + d_v)`` multiply-adds for the projections, and those of
+    ``N_q * d_in_q * d_k + N_k * d_in_kv * (d_k + d_v)`` multiply-adds for the projections, and those of
     `scaled_dot_product_attention` after them.
 
     References

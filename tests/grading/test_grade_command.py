@@ -1,0 +1,59 @@
+"""`autograder grade` where it is given what it cannot use: exit code 2 and one sentence, no traceback."""
+
+import shutil
+
+import pytest
+
+from autograder import notebooks
+from autograder.cli import main
+from autograder.grading.placing import left_aside
+
+STEM = "getting_started"
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    """One student's untouched notebook."""
+    target = tmp_path / "submitted" / "ana" / STEM / f"{STEM}.ipynb"
+    target.parent.mkdir(parents=True)
+    shutil.copyfile(notebooks.released_path(STEM), target)
+    return tmp_path / "submitted"
+
+
+def said(capsys, *arguments):
+    assert main(["grade", *map(str, arguments)]) == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_a_directory_that_is_not_there(tmp_path, capsys):
+    assert "is not a directory" in said(capsys, tmp_path / "nowhere")
+
+
+def test_a_directory_without_notebooks(tmp_path, capsys):
+    assert "holds no notebook of" in said(capsys, tmp_path)
+
+
+def test_the_directory_of_one_student(submitted, capsys):
+    message = said(capsys, submitted / "ana")
+    assert f"holds {STEM}, so it is one student's; give the directory that holds it" in message
+
+
+def test_a_gradebook_that_is_no_url(submitted, tmp_path, capsys):
+    message = said(capsys, submitted, "--db", "gradebook", "--out", tmp_path / "out")
+    assert "'gradebook' is not a database URL" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_gradebook_that_cannot_be_opened(submitted, tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/nowhere/gradebook.db"
+    message = said(capsys, submitted, "--db", url, "--out", tmp_path / "out", "--assignment", STEM)
+    assert f"the gradebook {url} cannot be used" in message
+
+
+def test_what_is_no_student_s_is_named(submitted):
+    (submitted / "stray.ipynb").write_text("{}")
+    (submitted / "bob").mkdir()
+    assert left_aside(submitted, {"ana"}) == ["bob", "stray.ipynb"]
