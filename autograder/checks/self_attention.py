@@ -43,6 +43,7 @@ self_attention = Check(
     hints=(
         "It is cross-attention in which both sequences are the same one.",
         "Three projections of `X` give query, key and value; `scaled_dot_product_attention` does the rest, scale included.",
+        "Row vectors stand on the left of their projection: `X` times a matrix, three times, each with its own matrix.",
     ),
     reproduces=FUSED,
 )
@@ -600,6 +601,7 @@ padding_mask = Check(
     hints=(
         "A token is real if its position, counted from 0, is less than the length of its sequence.",
         "Compare a row of positions with a column of lengths; broadcasting makes the table.",
+        "`torch.arange` makes the positions, on the device of the lengths; an axis of size one makes the lengths a column.",
     ),
 )
 
