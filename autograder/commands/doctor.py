@@ -3,6 +3,7 @@
 import argparse
 import platform
 import sys
+import textwrap
 
 WHAT = {
     "bubblewrap": (
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         reason = sandbox.why_not(rung)
         works += [] if reason else [rung]
         print(f"{number}. {rung}: {'not here' if reason else 'works'} ({title})")
-        print(f"   {reason if reason else meaning}\n")
+        print(f"{textwrap.fill(reason or meaning, 76, initial_indent='   ', subsequent_indent='   ')}\n")
     if not works:
         print(CONTAINER)
         return 1
