@@ -160,10 +160,14 @@ def test_feedback_escapes_what_students_write():
 
 
 def test_commands_say_what_is_wrong(tmp_path, capsys):
-    (tmp_path / "submitted").mkdir()
     out = ["--out", str(tmp_path)]
+    (tmp_path / "empty").mkdir()
+    folder = tmp_path / "submitted" / "anna" / STEM
+    folder.mkdir(parents=True)
+    (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
     for command, words in {
         ("grade", str(tmp_path / "nowhere"), *out): "not a directory",
+        ("grade", str(tmp_path / "empty"), *out): "holds no notebook",
         ("grade", "--assignment", "nothing", *out): "no chapter 'nothing'",
         ("grade", "--unsafe", "--sandbox", "landlock", *out): "--unsafe",
         ("feedback", *out): "holds no results",

@@ -10,7 +10,7 @@ import pytest
 from autograder import cli
 from autograder.grading import landlock, linux, sandbox, seccomp
 from autograder.grading.session import Limits, Worker, run_notebook
-from autograder.notebooks import ROOT
+from autograder.notebooks import ROOT, released_path
 
 KILLED, ALLOWED = seccomp.KILL, seccomp.ALLOW
 REFUSED, ABSENT = seccomp.ERRNO | errno.EPERM, seccomp.ERRNO | errno.ENOSYS
@@ -136,7 +136,9 @@ def nothing_works(monkeypatch):
 
 
 def test_without_a_rung_the_grader_refuses_and_says_why(nothing_works, tmp_path, capsys):
-    (tmp_path / "submitted").mkdir()
+    folder = tmp_path / "submitted" / "anna" / "getting_started"
+    folder.mkdir(parents=True)
+    (folder / "getting_started.ipynb").write_bytes(released_path("getting_started").read_bytes())
     assert cli.main(["grade", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     for words in ("no namespaces", "too old", "autograder doctor", "--unsafe", "reach the network"):
