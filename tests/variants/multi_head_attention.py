@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from autograder.reference import multi_head_attention as reference
 from autograder.reference.attention_layer import scaled_dot_product_attention
@@ -64,6 +65,10 @@ def merge_by_filling(x):
     for h in range(num_heads):
         merged[..., h * d_head : (h + 1) * d_head] = x[..., h, :, :]
     return merged
+
+
+def merge_by_flatten(x):
+    return x.movedim(-3, -2).flatten(-2)
 
 
 # MultiHeadAttention
@@ -215,6 +220,16 @@ def four_by_bmm(X, W_QKV, W_O, num_heads):
     return (heads.reshape(-1, width) @ W_O).view(*batch, length, width)
 
 
+def four_transposed(X, W_QKV, W_O, num_heads):
+    """Tokens as columns: every product the other way round."""
+    width = X.shape[-1]
+    columns = (W_QKV.T @ X.mT).unflatten(-2, (3, num_heads, width // num_heads))
+    Q, K, V = columns.unbind(-4)
+    weights = torch.softmax(K.mT @ Q / math.sqrt(width // num_heads), dim=-2)
+    heads = (V @ weights).flatten(-3, -2)
+    return (W_O.T @ heads).mT
+
+
 # attention_flops
 
 
@@ -245,6 +260,23 @@ def flops_for_each_head(batch, num_queries, num_keys, num_heads, d_head):
     return batch * num_heads * (projections + 4 * num_queries * num_keys * d_head)
 
 
+def flops_by_counting(batch, num_queries, num_keys, num_heads, d_head):
+    """Run the products on tensors without data, and count."""
+    width = num_heads * d_head
+    queries, keys = (torch.empty(batch * n, width, device="meta") for n in (num_queries, num_keys))
+    projection = torch.empty(width, width, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        Q, K, V = queries @ projection, keys @ projection, keys @ projection
+        Q = Q.view(batch, num_queries, num_heads, d_head).transpose(1, 2).reshape(-1, num_queries, d_head)
+        K, V = (
+            part.view(batch, num_keys, num_heads, d_head).transpose(1, 2).reshape(-1, num_keys, d_head)
+            for part in (K, V)
+        )
+        torch.bmm(torch.bmm(Q, K.mT), V)
+        queries @ projection
+    return counter.get_total_flops()
+
+
 # attention_memory
 
 
@@ -264,6 +296,10 @@ def memory_by_tensor(batch, num_queries, num_keys, num_heads, bytes_per_number=4
 def memory_in_steps(batch, num_queries, num_keys, num_heads, bytes_per_number=4):
     row = num_keys * bytes_per_number
     return batch * (num_heads * (num_queries * row))
+
+
+def memory_by_shape(batch, num_queries, num_keys, num_heads, bytes_per_number=4):
+    return torch.Size((batch, num_heads, num_queries, num_keys)).numel() * bytes_per_number
 
 
 # path_length
@@ -318,9 +354,25 @@ def path_recursively(layer, length, kernel_size=3):
     return 1 if layer == "self-attention" or length == 1 else 1 + (length - 2) // (kernel_size - 1)
 
 
+def path_by_reach(layer, length, kernel_size=3):
+    """Add layers until the last place has seen the first."""
+    if layer == "rnn":
+        return length
+    layers, seen = 0, 1
+    while seen < length or not layers:
+        layers += 1
+        if layer == "self-attention":
+            seen = length
+        elif layer == "convolution":
+            seen += kernel_size - 1
+        else:
+            seen *= kernel_size
+    return layers
+
+
 VARIANTS = {
     "split_heads": [split_by_view_and_permute, split_by_chunks, split_by_movedim, split_by_loop, split_by_einsum],
-    "merge_heads": [merge_by_reshape, merge_by_cat, merge_by_einsum, merge_by_filling],
+    "merge_heads": [merge_by_reshape, merge_by_cat, merge_by_einsum, merge_by_filling, merge_by_flatten],
     "MultiHeadAttention": [
         LoopOverHeads,
         Einsum,
@@ -328,8 +380,14 @@ VARIANTS = {
         ExponentialsTimesMask,
         OneProjectionForSelfAttention,
     ],
-    "attention_as_four_matmuls": [four_by_einsum, four_by_split, four_by_linear, four_by_bmm],
-    "attention_flops": [flops_by_shapes, flops_factored, flops_for_each_sequence, flops_for_each_head],
-    "attention_memory": [memory_by_prod, memory_for_each_head, memory_by_tensor, memory_in_steps],
-    "path_length": [path_by_formula, path_by_dictionary, path_by_match, path_recursively],
+    "attention_as_four_matmuls": [four_by_einsum, four_by_split, four_by_linear, four_by_bmm, four_transposed],
+    "attention_flops": [
+        flops_by_shapes,
+        flops_factored,
+        flops_for_each_sequence,
+        flops_for_each_head,
+        flops_by_counting,
+    ],
+    "attention_memory": [memory_by_prod, memory_for_each_head, memory_by_tensor, memory_in_steps, memory_by_shape],
+    "path_length": [path_by_formula, path_by_dictionary, path_by_match, path_recursively, path_by_reach],
 }
