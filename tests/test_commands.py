@@ -141,6 +141,12 @@ def test_export_of_what_is_no_gradebook_is_wrong_use(capsys, url, told):
 # check
 
 
+def test_checking_leaves_the_environment_as_it_was(notebook, capsys):
+    before = dict(os.environ)
+    main(["check", str(notebook(RIGHT))])
+    assert dict(os.environ) == before
+
+
 def test_right_notebook_passes(notebook, capsys):
     assert main(["check", str(notebook(RIGHT))]) == 0
     assert "softmax: all visible cases pass" in output(capsys)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 from autograder import catalog, notebooks, telling
 from autograder.cli import WrongUse
@@ -73,23 +74,19 @@ def _run(path: Path, cells: Sequence[tuple[int, str]]) -> tuple[ModuleType, dict
     module = sys.modules[MODULE] = ModuleType(MODULE)
     module.__file__ = str(path)
     problems: dict[int, str] = {}
-    before = os.environ.get(GRADING)
-    os.environ[GRADING] = "1"  # checks among the cells do nothing
-    os.environ.setdefault("MPLBACKEND", "Agg")  # a plot opens no window
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            for number, source in cells:
-                is_file = path.suffix == ".py"
-                filename = str(path) if is_file else f"<cell {number}>"
-                try:
-                    exec(compile(_without_magics(source), filename, "exec", dont_inherit=True), vars(module))
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:  # a cell may also call exit()
-                    place = path.name if is_file else f"{path.name}, cell {number}"
-                    problems[number] = f"{place}{_line(error, filename)}: {type(error).__name__}: {_message(error)}"
-    finally:
-        os.environ.pop(GRADING) if before is None else os.environ.update({GRADING: before})
+    # Checks among the cells do nothing, and a plot opens no window.
+    variables = {GRADING: "1", "MPLBACKEND": os.environ.get("MPLBACKEND", "Agg")}
+    with mock.patch.dict(os.environ, variables), contextlib.redirect_stdout(io.StringIO()):
+        for number, source in cells:
+            is_file = path.suffix == ".py"
+            filename = str(path) if is_file else f"<cell {number}>"
+            try:
+                exec(compile(_without_magics(source), filename, "exec", dont_inherit=True), vars(module))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a cell may also call exit()
+                place = path.name if is_file else f"{path.name}, cell {number}"
+                problems[number] = f"{place}{_line(error, filename)}: {type(error).__name__}: {_message(error)}"
     return module, problems
 
 

@@ -29,7 +29,11 @@ FOUND_BY_STEM = {
     "autograder/catalog.py": [f"autograder/{room}/{{stem}}.py" for room in ("probes", "checks", "reference")],
     "autograder/notebooks.py": ["exercises/{stem}/{stem}.ipynb", "solutions/{stem}/{stem}.py"],
 }
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# One thread each; figures in the page, whatever the terminal's own settings are.
+VARIABLES = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+}
 
 
 class ChapterFailed(Exception):
@@ -135,7 +139,7 @@ def _files_of(parts: list[str], root: Path) -> Iterator[Path]:
 
 def key(chapter: Chapter, root: Path) -> str:
     """A digest of all that a chapter's outputs depend on."""
-    digest = hashlib.sha256(sys.version.encode() + chapter.code().encode())
+    digest = hashlib.sha256(f"{sys.version}{VARIABLES}{chapter.code()}".encode())
     for path in sorted(imported_files(chapter.code(), chapter.stem, root) | set(root.glob("requirements*.lock"))):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -180,7 +184,7 @@ def execute(chapter: Chapter, timeout: int = 600) -> tuple[nbformat.NotebookNode
     )
     begin = time.perf_counter()
     try:
-        client.execute(env={**os.environ, **ONE_THREAD})
+        client.execute(env={**os.environ, **VARIABLES})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise ChapterFailed(f"{chapter.path.name}, code cell at line {line}:\n{error}") from None
     return notebook, time.perf_counter() - begin

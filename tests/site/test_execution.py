@@ -100,6 +100,16 @@ def test_chapters_run_once_until_something_they_use_changes(course, monkeypatch)
 
 
 @pytest.mark.slow
+def test_figures_are_shown_whatever_backend_the_environment_names(course, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    (course / "book" / "one.md").write_text(page(plot), encoding="utf-8")
+    executed, _ = execute(chapters(course)[0])
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+@pytest.mark.slow
 def test_a_failing_chapter_is_named_with_its_cell_and_does_not_stop_the_rest(course):
     (course / "book" / "two.md").write_text(
         page("1 + 1", "def broken():\n    return 1 / 0\n\nbroken()"), encoding="utf-8"
