@@ -8,6 +8,8 @@ from autograder.compare import first_mismatch, tolerance
 from autograder.judging import exam
 from tests.sharpness import right_variants
 
+pytestmark = pytest.mark.slow
+
 # The tolerance over the spread of right kernels, and the error of wrong ones over the tolerance. Half precision has few
 # digits to share between the two.
 MARGINS = {"float64": 10, "float32": 10, "float16": 4}
