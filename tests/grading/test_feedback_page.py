@@ -1,8 +1,5 @@
 """A feedback page in Chromium: it opens alone, in light and dark, on a phone, for everyone."""
 
-import os
-import shutil
-
 import pytest
 
 from autograder.grading import feedback
@@ -25,19 +22,6 @@ RESULT = SubmissionResult(
     (CellProblem(3, "raised", "NameError: name 'x' is not defined", 2),),
     ("Placed by what it holds: a.ipynb should be b.ipynb.",),
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if (chromium := shutil.which("chromium")) is None:
-        message = "Chromium is missing; on Debian and Ubuntu:  apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    with playwright.sync_playwright() as running:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-        browser = running.chromium.launch(executable_path=chromium, args=flags)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

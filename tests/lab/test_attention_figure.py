@@ -1,8 +1,6 @@
 """The figure to move: what is drawn is what the kernel gives, without scripts and with them."""
 
-import os
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -41,39 +39,32 @@ def test_the_script_is_small():
 
 
 @pytest.mark.browser
-def test_arrow_keys_pointer_and_slider_move_what_is_drawn():
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if not chromium:
-        message = "No Chromium on this machine. On Debian and Ubuntu: apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+def test_arrow_keys_pointer_and_slider_move_what_is_drawn(browser):
     markup = draw(KEYS, VALUES, np.array([1.4, 1.2]))
     script = (STATIC / "attention_figure.js").read_text(encoding="utf-8")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        style = (STATIC / "attention_figure.css").read_text(encoding="utf-8")
-        page.set_content(f"<style>{style}</style>{markup}<script>{script}</script>")
-        words = page.locator(".af-words")
-        handle = page.get_by_role("slider", name="The query")
+    page = browser.new_page()
+    style = (STATIC / "attention_figure.css").read_text(encoding="utf-8")
+    page.set_content(f"<style>{style}</style>{markup}<script>{script}</script>")
+    words = page.locator(".af-words")
+    handle = page.get_by_role("slider", name="The query")
 
-        handle.focus()
-        for key in ["ArrowLeft"] * 4 + ["Shift+ArrowDown"] * 3:
-            page.keyboard.press(key)
-        query, weights, output = shown(words.inner_text())
-        assert query == [1.0, -0.3]
-        np.testing.assert_allclose(weights, kernel_weights(query), atol=0.006)
-        np.testing.assert_allclose(output, kernel_weights(query) @ VALUES, atol=0.006)
+    handle.focus()
+    for key in ["ArrowLeft"] * 4 + ["Shift+ArrowDown"] * 3:
+        page.keyboard.press(key)
+    query, weights, output = shown(words.inner_text())
+    assert query == [1.0, -0.3]
+    np.testing.assert_allclose(weights, kernel_weights(query), atol=0.006)
+    np.testing.assert_allclose(output, kernel_weights(query) @ VALUES, atol=0.006)
 
-        box = page.locator(".af-plane").bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.mouse.down()
-        page.mouse.up()
-        _, weights, _ = shown(words.inner_text())
-        np.testing.assert_allclose(weights, 1 / 3, atol=0.02)
+    box = page.locator(".af-plane").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.up()
+    _, weights, _ = shown(words.inner_text())
+    np.testing.assert_allclose(weights, 1 / 3, atol=0.02)
 
-        page.keyboard.press("Shift+ArrowRight")
-        before = max(shown(words.inner_text())[1])
-        page.locator(".af-controls input").fill("3")
-        assert max(shown(words.inner_text())[1]) > before
-        browser.close()
+    page.keyboard.press("Shift+ArrowRight")
+    before = max(shown(words.inner_text())[1])
+    page.locator(".af-controls input").fill("3")
+    assert max(shown(words.inner_text())[1]) > before
+    page.close()

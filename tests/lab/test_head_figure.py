@@ -2,9 +2,7 @@
 
 import html
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -41,36 +39,29 @@ def test_the_script_is_small():
 
 
 @pytest.mark.browser
-def test_controls_words_and_cells_change_what_is_drawn():
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if not chromium:
-        message = "No Chromium on this machine. On Debian and Ubuntu: apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+def test_controls_words_and_cells_change_what_is_drawn(browser):
     style, script = ((STATIC / f"head_figure.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     markup = draw(PIECES, WEIGHTS, layer=0, head=0, word=1)
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.set_content(f"<style>{style}</style>{markup}<script>{script}</script>")
+    page = browser.new_page()
+    page.set_content(f"<style>{style}</style>{markup}<script>{script}</script>")
 
-        def assert_shown(layer, head, word):
-            row = PERCENTS[layer, head, word]
-            assert page.locator(".hf-words").inner_text() == describe(PIECES, row, layer, head, word)
-            assert page.locator(".hf-percent").all_text_contents() == [f"{percent} %" for percent in row]
-            best = [f"{PIECES[r.argmax()]} {r.max()}" for r in PERCENTS[:, :, word].reshape(-1, 4)]
-            assert page.locator(".hf-cell").all_inner_texts() == best
-            chosen = (page.get_by_role("combobox", name=name).input_value() for name in ("layer", "head", "word"))
-            assert [int(number) for number in chosen] == [layer, head, word]
+    def assert_shown(layer, head, word):
+        row = PERCENTS[layer, head, word]
+        assert page.locator(".hf-words").inner_text() == describe(PIECES, row, layer, head, word)
+        assert page.locator(".hf-percent").all_text_contents() == [f"{percent} %" for percent in row]
+        best = [f"{PIECES[r.argmax()]} {r.max()}" for r in PERCENTS[:, :, word].reshape(-1, 4)]
+        assert page.locator(".hf-cell").all_inner_texts() == best
+        chosen = (page.get_by_role("combobox", name=name).input_value() for name in ("layer", "head", "word"))
+        assert [int(number) for number in chosen] == [layer, head, word]
 
-        assert_shown(0, 0, 1)
-        page.get_by_role("combobox", name="layer").focus()
-        page.keyboard.press("ArrowDown")
-        assert_shown(1, 0, 1)
-        page.get_by_role("combobox", name="word").select_option(label="ate")
-        assert_shown(1, 0, 3)
-        page.locator(".hf-asks").nth(2).click()
-        assert_shown(1, 0, 2)
-        page.locator(".hf-cell").nth(2).click()
-        assert_shown(0, 2, 2)
-        browser.close()
+    assert_shown(0, 0, 1)
+    page.get_by_role("combobox", name="layer").focus()
+    page.keyboard.press("ArrowDown")
+    assert_shown(1, 0, 1)
+    page.get_by_role("combobox", name="word").select_option(label="ate")
+    assert_shown(1, 0, 3)
+    page.locator(".hf-asks").nth(2).click()
+    assert_shown(1, 0, 2)
+    page.locator(".hf-cell").nth(2).click()
+    assert_shown(0, 2, 2)
+    page.close()

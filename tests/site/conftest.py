@@ -1,8 +1,7 @@
-"""What the tests of the site share: the built pages, a server on this machine, a browser."""
+"""What the tests of the site share: the built pages, a server on this machine."""
 
 import functools
 import http.server
-import os
 import shutil
 import subprocess
 import sys
@@ -13,17 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="session")
@@ -81,17 +69,3 @@ def serve():
     for server in servers.values():
         server.shutdown()
         server.server_close()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        message = "No Chromium on this machine. On Debian and Ubuntu: apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
