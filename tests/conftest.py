@@ -22,7 +22,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium, closed with the module: while Playwright is open, no other event loop can run in the process."""
+    """Headless Chromium, for one module: while Playwright is open, no other event loop can run in the process."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         message = "No Chromium on this machine. On Debian and Ubuntu: apt-get install chromium"
