@@ -44,7 +44,8 @@ def _inputs(draw, leading, queries, keys, d_k, d_v, mask=None):
 def _shifted(query, key, levels):
     """The same queries and keys, with the scores of query ``i`` raised by about ``levels[i]``."""
     query, key = query.copy(), key.copy()
-    query[..., 0], key[..., 0] = np.asarray(levels) * math.sqrt(query.shape[-1]), 1.0
+    # A long key and a short query: the other way round, the keys' gradients would multiply the scores' rounding.
+    query[..., 0], key[..., 0] = np.asarray(levels) * math.sqrt(query.shape[-1]) / 1024, 1024
     return query, key
 
 
