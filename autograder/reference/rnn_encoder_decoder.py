@@ -247,7 +247,8 @@ def encode(
     """
     if lengths.min() < 0 or lengths.max() > X.shape[1]:
         raise ValueError(
-            f"The lengths run from {int(lengths.min())} to {int(lengths.max())}, but X has {X.shape[1]} tokens a sentence."
+            f"The lengths run from {int(lengths.min())} to {int(lengths.max())}; "
+            f"X has room for {X.shape[1]} tokens, so they must be from 0 to {X.shape[1]}."
         )
     h, states = h_0, []
     for t in range(X.shape[1]):
@@ -337,7 +338,7 @@ def masked_cross_entropy(
     if logits.shape[:-1] != target.shape:
         raise ValueError(
             f"logits have shape {tuple(logits.shape)} and target has shape {tuple(target.shape)}; "
-            f"there must be one target for each row of logits."
+            "there must be one target for each row of logits."
         )
     real = target != pad  # (batch, token)
     log_probabilities = torch.log_softmax(logits[real], dim=-1)  # (real token, vocab_size)
@@ -369,7 +370,7 @@ def greedy_decode(
     Returns
     -------
     The tokens of each sentence: without ``start``, with ``<eos>`` where the sentence came to its end, then padding up
-    to the end of the longest. As many tokens as steps were taken. Dtype as that of ``start``.
+    to the end of the longest. As many tokens as steps were taken, of dtype ``torch.int64``.
 
     Raises
     ------
