@@ -11,6 +11,7 @@ COMMANDS = {
     "hint": "print the hints for a kernel",
     "notebooks": "generate the student and solution notebooks from their sources, or find drift and leaks",
     "update": "bring an old notebook to the installed release and keep every answer",
+    "collect": "bring in what students handed in on a learning platform",
     "grade": "grade submissions into nbgrader's gradebook",
     "doctor": "say how this machine can shut student code in",
     "feedback": "write each student's feedback page",
