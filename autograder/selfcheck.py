@@ -1,7 +1,9 @@
 """What a notebook calls: ``begin``, ``check``, ``hint``."""
 
+import ast
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -63,9 +65,21 @@ def check(name: str, kernel: Callable) -> Verdict | None:
     ------
     CheckFailed
         If the kernel earned no points. The report is shown first; the error's display is its message alone.
+        Also if there is nothing to judge: no such kernel, not a function, or a newer cell that Python could not read.
     """
     if os.environ.get(GRADING):
         return None
+    _known(name)
+    if not callable(kernel):
+        raise CheckFailed(
+            f"check was given {type(kernel).__name__!r}, but it calls your kernel itself, with arguments of its own. "
+            f'Give it the name alone, without parentheses after it:  check("{name}", {name})'
+        )
+    if (line := _unread_line(name)) is not None:
+        raise CheckFailed(
+            f"The newest cell that defines {name} has a syntax error in its line {line}, so Python still holds your "
+            "older version. Correct that cell and run it, then check again."
+        )
     report = explain(evaluate(name, kernel), _source(kernel), _passed)
     _passed[name] = report.passed and not report.is_reference
     if report.printed:
@@ -86,11 +100,33 @@ def hint(name: str) -> None:
     """Print the next hint for a kernel; each call goes one step further up the ladder."""
     if os.environ.get(GRADING):
         return
+    _known(name)
     hints = catalog.check_of(name).hints
     step = min(_hints_given.get(name, 0), len(hints) - 1)
     _hints_given[name] = step + 1
     last = " (the last one)" if step == len(hints) - 1 else ""
     print(telling.wrapped(f"Hint {step + 1} of {len(hints)}{last}: {hints[step]}"))
+
+
+def _known(name: str) -> None:
+    try:
+        catalog.stem_of(name)
+    except catalog.UnknownKernel as unknown:
+        raise CheckFailed(str(unknown)) from None
+
+
+def _unread_line(name: str) -> int | None:
+    """The line at which Python gave up the newest cell that defines ``name``; None if it read the cell."""
+    if not _in_notebook():
+        return None
+    shell = sys.modules["IPython"].get_ipython()
+    defines = re.compile(rf"^(?:async\s+)?(?:def|class)\s+{re.escape(name)}\b", re.MULTILINE)
+    newest = next((cell for cell in reversed(shell.history_manager.input_hist_raw) if defines.search(cell)), "")
+    try:
+        ast.parse(shell.transform_cell(newest))
+    except SyntaxError as error:
+        return error.lineno
+    return None
 
 
 def _source(kernel: Callable) -> str | None:

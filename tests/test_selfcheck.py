@@ -32,6 +32,17 @@ def test_in_a_terminal_a_failure_is_an_error_with_the_whole_report():
         check("softmax", lambda x, axis: x)
 
 
+@pytest.mark.parametrize("ask", [lambda: check("softmaxx", RIGHT), lambda: hint("softmaxx")])
+def test_an_unknown_kernel_is_told_the_nearest_name(ask):
+    with pytest.raises(CheckFailed, match="no kernel 'softmaxx' .* Did you mean: softmax"):
+        ask()
+
+
+def test_a_result_in_place_of_the_kernel_is_told_so():
+    with pytest.raises(CheckFailed, match=r"given 'float'.*without parentheses after it:  check\("):
+        check("softmax", 0.5)
+
+
 def test_the_reference_itself_does_not_pass_a_check():
     with pytest.raises(CheckFailed, match="the course's own kernel"):
         check("softmax", reference.softmax)
@@ -86,6 +97,7 @@ CELLS = {
     "    return e / e.sum(axis, keepdims=True)\n",
     "wrong": "def softmax(x, axis=-1):\n    return x\n",
     "left over": "def softmax(x, axis=-1):\n    y = np.exp(x)\n    raise NotImplementedError()\n",
+    "unread": "# Closing parenthesis forgotten.\ndef softmax(x, axis=-1):\n    return np.exp(x\n",
 }
 
 
@@ -102,7 +114,7 @@ def outputs():
     return dict(zip(CELLS, book.cells[2::2], strict=True))
 
 
-@pytest.mark.parametrize(("name", "score"), [("right", 5), ("part", 4), ("wrong", 0), ("left over", 0)])
+@pytest.mark.parametrize(("name", "score"), [("right", 5), ("part", 4), ("wrong", 0), ("left over", 0), ("unread", 0)])
 def test_nbgrader_reads_the_score_from_the_cell(outputs, name, score):
     assert determine_grade(outputs[name]) == (score, 5)
 
@@ -124,3 +136,9 @@ def test_a_failure_shows_the_report_and_an_error_of_one_line(outputs):
 
 def test_a_placeholder_in_a_cell_is_named_with_its_line(outputs):
     assert "placeholder in line 3" in outputs["left over"].outputs[0].data["text/html"]
+
+
+def test_a_newer_cell_that_python_could_not_read_is_not_passed_over(outputs):
+    (error,) = outputs["unread"].outputs
+    assert error.traceback == [error.evalue]
+    assert "syntax error in its line 3" in error.evalue
