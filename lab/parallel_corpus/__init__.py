@@ -26,6 +26,7 @@ from .data import (
     corpus,
     draw_pairs,
     join,
+    pad,
     tokenize,
     vocabularies,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "corpus",
     "draw_pairs",
     "join",
+    "pad",
     "tokenize",
     "vocabularies",
 ]

@@ -114,7 +114,7 @@ def corpus(
     language: str,
     train: int = 20_000,
     validation: int = 500,
-    test: int = 2_000,
+    test: int = 1_000,
     seed: int = 0,
     lengths: tuple[int, int] = (3, 20),
     longer: tuple[int, int] = (21, 40),
@@ -171,7 +171,8 @@ class Vocabulary:
     Parameters
     ----------
     sentences
-        The vocabulary holds the special tokens, at 0 to 3, and then every word of these sentences, in alphabetical order.
+        The vocabulary holds the special tokens, at 0 to 3, and then every word of these sentences, in alphabetical
+        order.
     """
 
     def __init__(self, sentences: Iterable[Sequence[str]]):
@@ -220,7 +221,7 @@ class Vocabulary:
         return words
 
     def _hint(self, word: str) -> str:
-        near = difflib.get_close_matches(word.casefold(), self._spellings, n=2)
+        near = difflib.get_close_matches(word.casefold(), self._spellings, n=2, cutoff=0.75)
         return f"{word!r} (near: {', '.join(self._spellings[n] for n in near)})" if near else repr(word)
 
 
@@ -259,12 +260,13 @@ class Batch:
 
 def batch(pairs: Sequence[Pair], source_vocabulary: Vocabulary, target_vocabulary: Vocabulary) -> Batch:
     """Encode and pad pairs."""
-    source, source_lengths = _pad([source_vocabulary.encode(pair.source) for pair in pairs])
-    target, target_lengths = _pad([[*target_vocabulary.encode(pair.target), EOS] for pair in pairs])
+    source, source_lengths = pad([source_vocabulary.encode(pair.source) for pair in pairs])
+    target, target_lengths = pad([[*target_vocabulary.encode(pair.target), EOS] for pair in pairs])
     return Batch(source, source_lengths, target, target_lengths)
 
 
-def _pad(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
+def pad(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Numbers of sentences as one tensor ``(B, N)``, filled up with 0, and the lengths ``(B,)``."""
     lengths = torch.tensor([len(sentence) for sentence in sentences])
     longest = max(map(len, sentences))
-    return torch.tensor([sentence + [PAD] * (longest - len(sentence)) for sentence in sentences]), lengths
+    return torch.tensor([[*sentence] + [PAD] * (longest - len(sentence)) for sentence in sentences]), lengths

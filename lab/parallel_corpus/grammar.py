@@ -243,7 +243,7 @@ def _grow_of(rng: random.Random, sentence: Sentence, room: int) -> int:
     if room < 3 or not phrases:
         return 0
     phrase = rng.choice(phrases)
-    whole = _phrase(rng, rng.choice([n for n in WHOLES[phrase.noun]]))
+    whole = _phrase(rng, rng.choice(WHOLES[phrase.noun]))
     if whole.determiner in ("a", "two", "three"):
         whole.determiner = "the"
     phrase.of = whole
@@ -338,7 +338,7 @@ def _grow_relative(rng: random.Random, sentence: Sentence, room: int) -> int:
         if isinstance(subject, NounPhrase) and subject.noun == phrase.noun:
             return 0
         relative = Clause(subject, verb, object=phrase)
-        cost = 2 + _particle(verb) + (2 if isinstance(subject, NounPhrase) else 1) - 0
+        cost = 2 + _particle(verb) + (2 if isinstance(subject, NounPhrase) else 1)
     else:
         return 0
     if cost > room:

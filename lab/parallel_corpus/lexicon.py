@@ -35,7 +35,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective; its forms in French and Italian are masculine and feminine singular, masculine and feminine plural."""
+    """An adjective; its forms in French and Italian: masculine and feminine singular, then masculine and feminine plural."""
 
     english: str
     french: tuple[str, ...]
