@@ -1,4 +1,4 @@
-"""Where nbgrader finds the course. Everything that grading makes goes below ``_build/grading``."""
+"""Where nbgrader finds the course, and how it grades. Everything that grading makes goes below ``_build/grading``."""
 
 from pathlib import Path
 
@@ -20,3 +20,16 @@ c.CourseDirectory.db_url = f"sqlite:///{grading / 'gradebook.db'}"
 
 # The sources hold the answers.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc*", "__pycache__", "*.py"]
+
+# `nbgrader autograde` grades in the sandbox, as `autograder grade` does: no notebook runs in a kernel.
+c.Autograde.exporter_class = "autograder.grading.preprocessing.SubmissionExporter"
+c.Autograde.autograde_preprocessors = [
+    "autograder.grading.preprocessing.GradeKernels",
+    "nbgrader.preprocessors.IgnorePattern",
+    "nbconvert.preprocessors.ClearMetadataPreprocessor",
+    "nbgrader.preprocessors.LimitOutput",
+    "autograder.grading.preprocessing.SaveMarks",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.SubmissionExporter.directory = str(grading)

@@ -1,6 +1,5 @@
 """Grading everything that lies in a directory, with results recorded as they come."""
 
-import dataclasses
 import json
 import os
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from autograder import notebooks
 from autograder.grading.autograded import autograded_notebook
-from autograder.grading.grade import grade_submission, no_notebook, prepare_process
+from autograder.grading.grade import grade_found, prepare_process
 from autograder.grading.placing import Found, find_submissions
 from autograder.grading.recorded import recorded
 from autograder.grading.records import Results, course_digest, key_of, seed_of
@@ -58,7 +57,8 @@ def grade_directory(
 ) -> Outcome:
     """Grade what is new in a directory of submissions, and record it.
 
-    A result is written to the gradebook and then filed, so that a run that is cut off is finished by the next one.
+    A result is written to the gradebook and then filed, so that a run that is cut off is finished by the next one. What
+    an earlier submission had is taken back first.
 
     Parameters
     ----------
@@ -89,6 +89,8 @@ def grade_directory(
     if pending:
         progress(0, len(pending))
         rung = rung or best()
+        for task in pending:
+            results.remove(task.found.student, task.found.stem)
         with ProcessPoolExecutor(_count(workers, pending), get_context("spawn"), prepare_process) as executor:
             futures = {_submit(executor, task, seed, limits, rung): task for task in pending}
             for batch in _recorded_batches(db_url, futures, failures):
@@ -115,9 +117,7 @@ def _count(workers: int | None, tasks: Sequence[Task]) -> int:
 
 
 def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str) -> Future:
-    if task.found.data is None:
-        return executor.submit(no_notebook, task.found.stem)
-    return executor.submit(grade_submission, task.found.data, task.found.stem, seed, limits, rung)
+    return executor.submit(grade_found, task.found, seed, limits, rung)
 
 
 def _recorded_batches(db_url: str, futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:
@@ -127,6 +127,7 @@ def _recorded_batches(db_url: str, futures: Mapping[Future, Task], failures: lis
     with marks.open_gradebook(db_url) as gradebook:
         for stem in sorted({task.found.stem for task in futures.values()}):
             marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
+        marks.take_back(gradebook, [(task.found.student, task.found.stem) for task in futures.values()])
         for batch in _batches(futures, failures):
             marks.record(gradebook, [(task.found.student, result) for task, result in batch])
             yield batch
@@ -142,8 +143,7 @@ def _batches(futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Ba
         except Exception as error:
             failures.append(f"{task.found.student}, {task.found.stem}: {type(error).__name__}: {error}")
             continue
-        remarks = (*task.found.remarks, *result.remarks)
-        batch.append((task, dataclasses.replace(result, remarks=remarks)))
+        batch.append((task, result))
         if len(batch) >= BATCH or time.monotonic() - since > BATCH_SECONDS:
             yield batch
             batch, since = [], time.monotonic()

@@ -1,5 +1,6 @@
 """Grading one submission: bytes in, marks out."""
 
+import dataclasses
 import os
 import signal
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any
 
 from autograder import catalog
 from autograder.grading import linux
+from autograder.grading.placing import Found
 from autograder.grading.results import SubmissionResult, mark_of
 from autograder.grading.sandbox import best
 from autograder.grading.scanning import ready_made_uses, suspicious_uses
@@ -76,6 +78,15 @@ def grade_submission(
     return SubmissionResult(stem, kernels, run.problems, alarms=alarms)
 
 
+def grade_found(found: Found, seed: int, limits: Limits | None = None, rung: str | None = None) -> SubmissionResult:
+    """The marks of what a student handed in, be it a notebook or not, with the remarks on where it lay."""
+    if found.data is None:
+        result = no_notebook(found.stem)
+    else:
+        result = grade_submission(found.data, found.stem, seed, limits, rung)
+    return dataclasses.replace(result, remarks=(*found.remarks, *result.remarks))
+
+
 def no_notebook(stem: str, *remarks: str) -> SubmissionResult:
     """The result of a submission that is no notebook: no points, and the reason."""
     fault = Fault("missing", "There is no notebook to grade.")
@@ -101,10 +112,15 @@ def close_workers() -> None:
         _workers.popitem()[1].close()
 
 
+def use_one_thread() -> None:
+    """Let PyTorch, which is loaded with the first check, compute with one thread in this process."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
 def prepare_process() -> None:
     """Set up a process of a pool that grades: one thread, an end with the grader's own, however that comes about."""
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    use_one_thread()
     Finalize(None, close_workers, exitpriority=10)
 
 

@@ -12,6 +12,7 @@ from nbgrader.api import (
     Comment,
     Grade,
     Gradebook,
+    GradeCell,
     Notebook,
     Student,
     SubmittedAssignment,
@@ -75,17 +76,35 @@ def register(gradebook: Gradebook, stem: str, released: Mapping[str, Any]) -> No
 def record(gradebook: Gradebook, results: Iterable[tuple[str, SubmissionResult]]) -> None:
     """Enter the marks of several submissions in one transaction; again, the new ones take the place of the old."""
     for student, result in results:
-        submitted = _submitted_notebook(gradebook, student, result.stem)
-        grades = {grade.cell_id: grade for grade in submitted.grades}
         scores = {f"check-{mark.kernel}": mark.score for mark in result.kernels}
-        for cell in gradebook.find_notebook(result.stem, result.stem).grade_cells:
-            if (grade := grades.get(cell.id)) is None:
-                grade = Grade(cell_id=cell.id, notebook_id=submitted.id)
-                gradebook.db.add(grade)
+        for cell, grade in _grades(gradebook, student, result.stem):
             grade.auto_score = scores.get(cell.name)
             # A cell that no kernel's check stands behind was written by hand, and is for a person to mark.
             grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None
     gradebook.db.commit()
+
+
+def take_back(gradebook: Gradebook, submissions: Iterable[tuple[str, str]]) -> None:
+    """Take back the automatic marks of submissions that are to be graded, given by student and chapter.
+
+    Until the new marks come, formgrader shows that they need a person: where grading fails, no old mark stands as new.
+    Manual marks stay.
+    """
+    for student, stem in submissions:
+        for _, grade in _grades(gradebook, student, stem):
+            grade.auto_score, grade.needs_manual_grade = None, True
+    gradebook.db.commit()
+
+
+def _grades(gradebook: Gradebook, student: str, stem: str) -> Iterator[tuple[GradeCell, Grade]]:
+    """Each graded cell of a chapter with its grade for a student, entered where it is not there."""
+    submitted = _submitted_notebook(gradebook, student, stem)
+    grades = {grade.cell_id: grade for grade in submitted.grades}
+    for cell in gradebook.find_notebook(stem, stem).grade_cells:
+        if (grade := grades.get(cell.id)) is None:
+            grade = Grade(cell_id=cell.id, notebook_id=submitted.id)
+            gradebook.db.add(grade)
+        yield cell, grade
 
 
 def _submitted_notebook(gradebook: Gradebook, student: str, stem: str) -> SubmittedNotebook:

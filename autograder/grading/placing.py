@@ -27,7 +27,7 @@ def find_submissions(directory: Path, stems: Collection[str]) -> Iterator[Found]
     A notebook that goes by another name is placed by what it holds.
     """
     for student in sorted(entry for entry in directory.iterdir() if entry.is_dir() and not entry.is_symlink()):
-        yield from _of_student(student, stems)
+        yield from find_of_student(student, stems)
 
 
 def left_aside(directory: Path, students: Collection[str]) -> list[str]:
@@ -35,7 +35,8 @@ def left_aside(directory: Path, students: Collection[str]) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir() if entry.name not in students and entry.name[0] != ".")
 
 
-def _of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
+def find_of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
+    """What one student handed in."""
     misnamed = _misnamed(folder, stems)
     for stem in sorted(stems):
         path = folder / stem / f"{stem}.ipynb"

@@ -66,6 +66,10 @@ class Results:
         text = json.dumps({"key": key, "result": json.loads(result.to_json())}, ensure_ascii=False, indent=1)
         notebooks.write_text(self._path(student, result.stem), text)
 
+    def remove(self, student: str, stem: str) -> None:
+        """Forget a result, before another takes its place: none is left to stand as new where grading fails."""
+        self._path(student, stem).unlink(missing_ok=True)
+
     def all(self) -> Iterator[tuple[str, SubmissionResult]]:
         """Student and result of everything that is stored, in order."""
         for path in sorted(self.directory.glob("*/*.json")):

@@ -207,7 +207,7 @@ def test_the_commands_end_to_end(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run(tmp_path, url, monkeypatch):
+def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run_and_no_old_mark(tmp_path, url, monkeypatch):
     for student in ("anna", "ben"):
         folder = tmp_path / "submitted" / student / STEM
         folder.mkdir(parents=True)
@@ -228,3 +228,14 @@ def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run(tmp_path, 
     second = batch.grade_directory(tmp_path / "submitted", [STEM], url, tmp_path)
     assert (second.graded, second.failures) == (1, [])
     assert [student for student, _ in second.results] == ["anna", "ben"]
+    fail = True
+    with (tmp_path / "submitted" / "ben" / STEM / f"{STEM}.ipynb").open("a") as file:
+        file.write("\n")
+    third = batch.grade_directory(tmp_path / "submitted", [STEM], url, tmp_path)
+    assert [student for student, _ in third.results] == ["anna"]
+    assert [student for student, _ in Results(tmp_path).all()] == ["anna"]
+    with open_gradebook(url) as gradebook:
+        grades = {name: gradebook.find_grade("check-softmax", STEM, STEM, name) for name in ("anna", "ben")}
+        assert (grades["anna"].auto_score, grades["anna"].needs_manual_grade) == (0, False)
+        # No old mark stands as if it were that of the new submission.
+        assert (grades["ben"].auto_score, grades["ben"].needs_manual_grade) == (None, True)
