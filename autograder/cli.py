@@ -15,7 +15,7 @@ COMMANDS = {
     "grade": "grade submissions into nbgrader's gradebook",
     "doctor": "say how this machine can shut student code in",
     "feedback": "write each student's feedback page",
-    "export": "write the marks as CSV",
+    "export": "write the marks as CSV, also for Canvas and Moodle",
 }
 NEED_THE_GRADER = ("grade", "feedback", "export")
 WRONG_PATH = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)

@@ -1,28 +1,47 @@
 """Marks as CSV, safe to open in a spreadsheet."""
 
 import csv
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
-from autograder.grading.gradebook import Marks
+if TYPE_CHECKING:  # loads nbgrader, which takes seconds
+    from autograder.grading.gradebook import Marks
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def write_csv(file: TextIO, marks: Sequence[Marks]) -> None:
-    """A row for each student; for each chapter a column for each graded cell and one for their sum."""
+def write_csv(
+    file: TextIO,
+    marks: "Sequence[Marks]",
+    totals: Mapping[tuple[str, str], Any] | None = None,
+    due: Collection[str] = (),
+    percent: Mapping[str, float | None] | None = None,
+) -> None:
+    """A row for each student; for each chapter a column for each graded cell and one for their sum.
+
+    Parameters
+    ----------
+    totals
+        Sums with lateness counted, by student and chapter.
+    due
+        The chapters that can be late: each has two columns more, the days late and the sum after the penalty.
+    percent
+        What each student has of the whole course; the last column, where it is known.
+    """
     columns = sorted({(entry.stem, cell, maximum) for entry in marks for cell, _, maximum in entry.cells})
     stems = sorted({entry.stem for entry in marks})
-    by_student: dict[str, dict[str, Marks]] = {}
+    by_student: dict[str, dict[str, "Marks"]] = {}
     for entry in marks:
         by_student.setdefault(entry.student, {})[entry.stem] = entry
+    has_percent = any(value is not None for value in (percent or {}).values())
     writer = csv.writer(file, quoting=csv.QUOTE_MINIMAL)
     header = ["student"]
     for stem in stems:
         own = [(cell, maximum) for of, cell, maximum in columns if of == stem]
         header += [f"{stem}: {cell} (of {maximum:g})" for cell, maximum in own]
         header.append(f"{stem}: total (of {sum(maximum for _, maximum in own):g})")
-    writer.writerow([harmless(title) for title in header])
+        header += [f"{stem}: days late", f"{stem}: after penalty"] if stem in due else []
+    writer.writerow([harmless(title) for title in [*header, *(["course: percent"] if has_percent else [])]])
     for student in sorted(by_student):
         row = [harmless(student)]
         for stem in stems:
@@ -30,7 +49,10 @@ def write_csv(file: TextIO, marks: Sequence[Marks]) -> None:
             scores = {cell: score for cell, score, _ in entry.cells} if entry else {}
             row += ["" if cell not in scores else f"{scores[cell]:g}" for of, cell, _ in columns if of == stem]
             row.append(f"{sum(scores.values()):g}" if entry else "")
-        writer.writerow(row)
+            if stem in due:
+                total = totals[student, stem] if entry else None
+                row += [f"{total.days_late}{'?' * total.is_guess}", f"{total.after_penalty:g}"] if total else ["", ""]
+        writer.writerow([*row, *([f"{percent[student]:.1f}"] if has_percent else [])])
 
 
 def harmless(text: str) -> str:

@@ -1,0 +1,64 @@
+"""Marks with lateness counted: what was earned, how late it was, and what is left by the course's rule."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autograder.course.handed_in import Ledger, graded
+from autograder.course.settings import Settings
+
+if TYPE_CHECKING:  # loads nbgrader, which takes seconds
+    from autograder.grading.gradebook import Marks
+
+
+@dataclass(frozen=True)
+class Total:
+    """A student's sum in one chapter.
+
+    Parameters
+    ----------
+    earned, points
+        The points earned and those that can be.
+    days_late
+        Days begun after the deadline; 0 in time.
+    is_guess
+        Whether it was late by a time that nobody knows, which counts as one day.
+    after_penalty
+        What the rule for lateness leaves of ``earned``.
+    """
+
+    earned: float
+    points: float
+    days_late: int
+    is_guess: bool
+    after_penalty: float
+
+
+Totals = Mapping[tuple[str, str], Total]
+
+
+def totals(entries: "Iterable[Marks]", ledger: Ledger, settings: Settings) -> dict[tuple[str, str], Total]:
+    """The sums of all students in all chapters, by student and chapter."""
+    found = {}
+    for entry in entries:
+        handed_in = graded(ledger, entry.student, entry.stem)
+        days = handed_in.days_late(settings) if handed_in else 0
+        earned = sum(score for _, score, _ in entry.cells)
+        found[entry.student, entry.stem] = Total(
+            earned=earned,
+            points=sum(points for _, _, points in entry.cells),
+            days_late=days,
+            is_guess=bool(days and handed_in.lateness_is_guessed),
+            after_penalty=settings.late.after_penalty(earned, days),
+        )
+    return found
+
+
+def course_percent(student: str, sums: Totals, settings: Settings) -> float | None:
+    """What a student has of the whole course, in percent: the assigned chapters by weight, a missing one counts 0."""
+    weights = {stem: assignment.weight for stem, assignment in settings.chapters.items() if assignment.weight}
+    if not weights:
+        return None
+    own = {stem: sums.get((student, stem)) for stem in weights}
+    parts = {stem: total.after_penalty / total.points if total and total.points else 0.0 for stem, total in own.items()}
+    return 100 * sum(weights[stem] * parts[stem] for stem in weights) / sum(weights.values())
