@@ -95,14 +95,14 @@ def grade_directory(
             futures = {_submit(executor, task, seed, limits, rung): task for task in pending}
             for batch in _recorded_batches(db_url, futures, failures):
                 for task, result in batch:
-                    _show(directory, task.found, result)
+                    show(directory, task.found, result)
                     results.write(task.found.student, task.key, result)
                 progress(len(batch), len(pending))
     stored = [(task.found.student, results.read(task.found.student, task.found.stem, task.key)) for task in tasks]
     return Outcome([entry for entry in stored if entry[1] is not None], failures, len(pending) - len(failures))
 
 
-def _show(directory: Path, found: Found, result: SubmissionResult) -> None:
+def show(directory: Path, found: Found, result: SubmissionResult) -> None:
     """Put the notebook where formgrader looks for it, or take it away where what was handed in is no notebook."""
     path = directory / "autograded" / found.student / found.stem / f"{found.stem}.ipynb"
     try:
