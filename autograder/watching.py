@@ -1,6 +1,7 @@
 """Seeing which ready-made functions a kernel calls, and keeping what it does to its surroundings to itself."""
 
 import contextlib
+import operator
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,12 +43,16 @@ def watching(dotted_names: Sequence[str]) -> Iterator[set[str]]:
             pass
 
     before = sys.getprofile()
-    sys.setprofile(on_event if targets else before)
+    if targets:
+        sys.setprofile(on_event)
     try:
         with _operators_watched(dotted_names, seen):
             yield seen
     finally:
-        sys.setprofile(before)
+        if hasattr(before, "enable"):  # cProfile, as by %prun: an object that setprofile does not take back
+            before.enable()
+        else:
+            sys.setprofile(before)
 
 
 def _operators_watched(dotted_names: Sequence[str], seen: set[str]) -> contextlib.AbstractContextManager:
@@ -102,8 +107,11 @@ def default_settings() -> Iterator[None]:
             yield
         finally:
             for module, names in shared:
+                now = vars(module)
+                if len(now) == len(names) and all(map(operator.is_, now.values(), names.values())):
+                    continue
                 for name, value in names.items():
-                    if vars(module).get(name) is not value:
+                    if now.get(name) is not value:
                         setattr(module, name, value)
             for restore, state in states:
                 restore(state)

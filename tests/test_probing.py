@@ -1,5 +1,6 @@
 """The untrusted side: what comes back from one run of a kernel, whatever the kernel does."""
 
+import cProfile
 import inspect
 import subprocess
 import sys
@@ -230,6 +231,28 @@ def test_watched_functions_are_seen_however_they_are_reached():
     case = Case("", SOFTMAX_CASE.inputs, watch=("torch.softmax", "torch.nn.MultiheadAttention", "no.such.name"))
     assert run_probe("getting_started", "softmax", through_helper, case).watched == ("torch.softmax",)
     assert run_probe("getting_started", "softmax", lambda x, axis: x, case).watched == ()
+
+
+def test_a_profiler_that_runs_already_goes_on():
+    case = Case("", SOFTMAX_CASE.inputs, watch=("torch.softmax",))
+    profiler = cProfile.Profile()
+    with profiler:
+        assert run_probe("getting_started", "softmax", lambda x, axis: x, case).fault is None
+        sorted([])
+    profiler.create_stats()
+    assert any("sorted" in function for _, _, function in profiler.stats)
+
+
+def test_what_a_kernel_replaces_in_a_module_is_put_back():
+    exp, log = np.exp, np.log
+
+    def patching(x, axis):
+        np.exp = None
+        del np.log
+        return x
+
+    assert run_probe("getting_started", "softmax", patching, SOFTMAX_CASE).fault is None
+    assert (np.exp, np.log) == (exp, log)
 
 
 def test_work_is_counted_where_it_is_asked_for():
