@@ -26,12 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--assignment", action="append", metavar="CHAPTER", help="grade this chapter (default: all)")
     add_places(parser)
-    parser.add_argument("--workers", type=_positive, metavar="N", help="submissions at once (default: one a core)")
-    parser.add_argument("--cpu-seconds", type=_positive, default=30, help="for a cell or a kernel (default: 30)")
-    parser.add_argument(
-        "--wall-seconds", type=_positive, help="the same by the clock (default: six times --cpu-seconds)"
-    )
+    parser.add_argument("--workers", type=positive, metavar="N", help="submissions at once (default: one a core)")
     parser.add_argument("--quiet", action="store_true", help="no progress and no table")
+    add_limits(parser)
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """The options that say what a submission may use and what shuts it in."""
+    parser.add_argument("--cpu-seconds", type=positive, default=30, help="for a cell or a kernel (default: 30)")
+    parser.add_argument(
+        "--wall-seconds", type=positive, help="the same by the clock (default: six times --cpu-seconds)"
+    )
     parser.add_argument(
         "--sandbox",
         choices=RUNGS,
@@ -49,23 +54,45 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=GRADING, metavar="DIR", help="the grading directory (default: _build/grading)"
     )
-    parser.add_argument("--db", metavar="URL", help="the gradebook (default: gradebook.db in the grading directory)")
+    parser.add_argument(
+        "--db",
+        metavar="URL",
+        help="the gradebook: sqlite:///… or postgresql://… (default: gradebook.db in the grading directory)",
+    )
 
 
 def db_url(arguments: argparse.Namespace) -> str:
     """The gradebook's URL."""
     from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-    url = arguments.db or f"sqlite:///{(arguments.out / 'gradebook.db').resolve()}"
+    text = arguments.db or f"sqlite:///{(arguments.out / 'gradebook.db').resolve()}"
     try:
-        make_url(url)
-    except ArgumentError:
-        raise WrongUse(f"{url!r} is not a database URL; give one such as sqlite:///gradebook.db.") from None
-    return url
+        url = make_url(text)
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        url.get_dialect().import_dbapi()
+    except (ArgumentError, NoSuchModuleError):
+        raise WrongUse(
+            f"{text!r} is not a database URL; give one such as sqlite:///gradebook.db or "
+            "postgresql://USER:PASSWORD@HOST/DATABASE."
+        ) from None
+    except ImportError:
+        raise WrongUse(
+            f"a gradebook on {url.get_backend_name()} needs a driver that is not installed. To install that of "
+            'PostgreSQL:  pip install ".[postgresql]"'
+        ) from None
+    return url.render_as_string(hide_password=False)
 
 
-def _positive(text: str) -> int:
+def shown_url(arguments: argparse.Namespace) -> str:
+    """The gradebook's URL without the password."""
+    from sqlalchemy import make_url
+
+    return make_url(db_url(arguments)).render_as_string()
+
+
+def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -82,14 +109,21 @@ def run(arguments: argparse.Namespace) -> int:
     stems = _stems(arguments.assignment)
     _check_layout(submitted, stems)
     db_url(arguments)
-    rung = _rung(arguments)
+    rung = rung_of(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if rung == sandbox.UNSAFE:
         print(f"Note: {sandbox.WARNING}", file=sys.stderr)
     return _grade(arguments, submitted, stems, rung)
 
 
-def _rung(arguments: argparse.Namespace) -> str:
+def limits_of(arguments: argparse.Namespace):
+    """What a submission may use."""
+    from autograder.grading.session import Limits
+
+    return Limits(arguments.cpu_seconds, arguments.wall_seconds or 6 * arguments.cpu_seconds)
+
+
+def rung_of(arguments: argparse.Namespace) -> str:
     """What shuts student code in: as asked for, else the best that works here."""
     from autograder.grading import sandbox
 
@@ -141,11 +175,9 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
     from sqlalchemy.exc import OperationalError
 
     from autograder.grading.batch import grade_directory
-    from autograder.grading.placing import left_aside
-    from autograder.grading.session import Limits
+    from autograder.grading.placing import can_be_a_student, left_aside
     from autograder.grading.summary import print_marks
 
-    limits = Limits(arguments.cpu_seconds, arguments.wall_seconds or 6 * arguments.cpu_seconds)
     console = Console(quiet=arguments.quiet)
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -156,18 +188,19 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
                 stems,
                 db_url(arguments),
                 arguments.out,
-                limits=limits,
+                limits=limits_of(arguments),
                 workers=arguments.workers,
                 rung=rung,
                 progress=lambda done, total: progress.update(bar, advance=done, total=total),
             )
         except OperationalError as error:
-            raise WrongUse(f"the gradebook {db_url(arguments)} cannot be used: {error.orig}.") from None
+            raise WrongUse(f"the gradebook {shown_url(arguments)} cannot be used: {error.orig}.") from None
     print_marks(console, outcome.results)
     console.print(f"{outcome.graded} graded, {len(outcome.results) - outcome.graded} as before.", highlight=False)
-    console.print(f"Marks: {db_url(arguments)}", highlight=False, soft_wrap=True)
+    console.print(f"Marks: {shown_url(arguments)}", highlight=False, soft_wrap=True)
     for entry in left_aside(submitted, {student for student, _ in outcome.results}):
-        print(f"no notebook found in: {entry}", file=sys.stderr)
+        what = "no notebook found in" if can_be_a_student(entry) else "not a name that the gradebook can hold"
+        print(f"{what}: {entry}", file=sys.stderr)
     for failure in outcome.failures:
         print(f"not graded: {failure}", file=sys.stderr)
     return 1 if outcome.failures else 0
