@@ -13,11 +13,12 @@ COMMANDS = {
     "update": "bring an old notebook to the installed release and keep every answer",
     "collect": "bring in what students handed in on a learning platform",
     "grade": "grade submissions into nbgrader's gradebook",
+    "regrade": "grade one student again and show the old and the new mark",
     "doctor": "say how this machine can shut student code in",
     "feedback": "write each student's feedback page",
     "export": "write the marks as CSV, also for Canvas and Moodle",
 }
-NEED_THE_GRADER = ("grade", "feedback", "export")
+NEED_THE_GRADER = ("grade", "regrade", "feedback", "export", "report")
 WRONG_PATH = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
