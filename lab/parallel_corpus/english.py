@@ -1,9 +1,10 @@
 """A sentence in English."""
 
-from .grammar import BE, Clause, NounPhrase, Pronoun, Sentence
+from .grammar import BE, MINDS, Clause, NounPhrase, Pronoun, Sentence
 
 Token = tuple[str, list]  # a word, and the keys of what it stands for: a node of the tree and a role in it
-VOWELS = tuple("aeiou")
+VOWELS = tuple("aeiouAEIOU")
+LIKE_YOU = ("uni", "Euro")  # words that start with a consonant to the ear
 
 
 def words(sentence: Sentence) -> list[Token]:
@@ -16,9 +17,13 @@ def words(sentence: Sentence) -> list[Token]:
         tokens += _subject(clause) + _predicate(clause)
     following = [word for word, _ in tokens[1:]] + [""]
     return [
-        ("an" if word == "a" and after.startswith(VOWELS) else word, keys)
+        ("an" if word == "a" and _starts_with_vowel(after) else word, keys)
         for (word, keys), after in zip(tokens, following, strict=True)
     ]
+
+
+def _starts_with_vowel(word: str) -> bool:
+    return word.startswith(VOWELS) and not word.startswith(LIKE_YOU)
 
 
 def _subject(clause: Clause) -> list[Token]:
@@ -73,7 +78,7 @@ def _noun_phrase(phrase: NounPhrase) -> list[Token]:
     if phrase.relative:
         clause = phrase.relative
         by_subject = clause.subject is phrase
-        who = "who" if by_subject and phrase.noun.fits(frozenset({"person", "official", "citizen"})) else "that"
+        who = "who" if by_subject and phrase.noun.fits(MINDS) else "that"
         tokens.append((who, [(id(phrase), "relative")]))
         tokens += _predicate(clause) if by_subject else _subject(clause) + _predicate(clause)
     return tokens

@@ -4,13 +4,14 @@ Each table has one entry a line. Nouns carry tags, and verbs and adjectives say 
 what they go together with.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 LANGUAGES = ("french", "italian")
 PERSONS = ("I", "he", "we", "you", "they")  # the order of the forms of a verb; "he" stands for all of the third person
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Noun:
     """A noun with its singular and plural in each language; without a plural if it is not counted."""
 
@@ -25,15 +26,16 @@ class Noun:
     def name(self) -> str:
         return self.english[0]
 
-    def __hash__(self) -> int:
-        return hash(self.name)
+    @property
+    def counted(self) -> bool:
+        return len(self.english) == 2
 
-    def fits(self, wanted: frozenset[str]) -> bool:
+    def fits(self, wanted: Set[str]) -> bool:
         """Whether its name or one of its tags is among ``wanted``."""
         return self.name in wanted or not wanted.isdisjoint(self.tags)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Adjective:
     """An adjective; its forms in French and Italian: masculine and feminine singular, then masculine and feminine plural."""
 
@@ -47,7 +49,7 @@ class Adjective:
         return getattr(self, language)[2 * plural + (gender == "f")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verb:
     """A verb; its forms in French and Italian are those of ``PERSONS`` and the infinitive."""
 
@@ -59,6 +61,10 @@ class Verb:
     object: frozenset[str]  # empty for an intransitive verb
     kind: str  # "plain", "giving" (to a person), "knowing" (that something is so), "modal", "being"
     politics: bool
+
+    @property
+    def name(self) -> str:
+        return self.english[0]
 
     def finite(self, language: str, person: str) -> str:
         return getattr(self, language)[PERSONS.index(person)]
@@ -122,11 +128,11 @@ church churches; f église églises; f chiesa chiese; building place; city villa
 restaurant restaurants; m restaurant restaurants; m ristorante ristoranti; building place; city village
 kitchen kitchens; f cuisine cuisines; f cucina cucine; place; house hotel restaurant
 room rooms; f chambre chambres; f camera camere; place; house hotel
-garden gardens; m jardin jardins; m giardino giardini; place; house hotel school
-city cities; f ville villes; f città città; place town
-village villages; m village villages; m villaggio villaggi; place town
-street streets; f rue rues; f strada strade; place; city village
-forest forests; f forêt forêts; f foresta foreste; place landscape
+garden gardens; m jardin jardins; m giardino giardini; place outdoors; house hotel school
+city cities; f ville villes; f città città; place outdoors town
+village villages; m village villages; m villaggio villaggi; place outdoors town
+street streets; f rue rues; f strada strade; place outdoors; city village
+forest forests; f forêt forêts; f foresta foreste; place outdoors landscape
 sky; m ciel; m cielo; sight
 sun; m soleil; m sole; sight
 moon; f lune; f luna; sight
@@ -137,18 +143,18 @@ mountain mountains; f montagne montagnes; f montagna montagne; sight landscape
 lake lakes; m lac lacs; m lago laghi; sight landscape
 island islands; f île îles; f isola isole; sight landscape
 government governments; m gouvernement gouvernements; m governo governi; institution; country
-parliament parliaments; m parlement parlements; m parlamento parlamenti; institution; country
+parliament parliaments; m parlement parlements; m parlamento parlamenti; institution forum; country
 council councils; m conseil conseils; m consiglio consigli; institution
 commission commissions; f commission commissions; f commissione commissioni; institution
 bank banks; f banque banques; f banca banche; institution
 court courts; f cour cours; f corte corti; institution
-union unions; f union unions; f unione unioni; institution
+union unions; f union unions; f unione unioni; institution forum
 minister ministers; m ministre ministres; m ministro ministri; official; government
 president presidents; m président présidents; m presidente presidenti; official; institution country
 judge judges; m juge juges; m giudice giudici; official; court
 citizen citizens; m citoyen citoyens; m cittadino cittadini; citizen; country union
-country countries; m pays pays; m paese paesi; region
-area areas; f zone zones; m spazio spazi; region
+country countries; m pays pays; m paese paesi; region forum
+area areas; f zone zones; f area aree; region forum
 market markets; m marché marchés; m mercato mercati; region; country union
 law laws; f loi lois; f legge leggi; act; country union
 treaty treaties; m traité traités; m trattato trattati; act
@@ -206,7 +212,6 @@ arrive arrives; arrive arrive arrivons arrivez arrivent arriver; arrivo arriva a
 see sees; vois voit voyons voyez voient voir; vedo vede vediamo vedete vedono vedere; person animal; person animal sight building thing forest
 look looks at; regarde regarde regardons regardez regardent regarder; guardo guarda guardiamo guardate guardano guardare; person; person animal sight building thing forest
 love loves; aime aime aimons aimez aiment aimer; amo ama amiamo amate amano amare; person; person animal sight town forest school
-follow follows; suis suit suivons suivez suivent suivre; seguo segue seguiamo seguite seguono seguire; person dog cat horse; person dog cat horse cow
 eat eats; mange mange mangeons mangez mangent manger; mangio mangia mangiamo mangiate mangiano mangiare; person; food
 drink drinks; bois boit buvons buvez boivent boire; bevo beve beviamo bevete bevono bere; person; drink
 read reads; lis lit lisons lisez lisent lire; leggo legge leggiamo leggete leggono leggere; person; text
