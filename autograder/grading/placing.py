@@ -7,6 +7,7 @@ from pathlib import Path
 from autograder import notebooks
 from autograder.grading.submission import NotReadable, read_file, read_notebook
 
+NAME_LIMIT = 128  # characters of a student's name in nbgrader's tables
 LOOK_LIMIT = 50  # notebooks of one student that are looked into
 
 
@@ -27,7 +28,18 @@ def find_submissions(directory: Path, stems: Collection[str]) -> Iterator[Found]
     A notebook that goes by another name is placed by what it holds.
     """
     for student in sorted(entry for entry in directory.iterdir() if entry.is_dir() and not entry.is_symlink()):
+        if not can_be_a_student(student.name):
+            continue
         yield from find_of_student(student, stems)
+
+
+def can_be_a_student(name: str) -> bool:
+    """Whether a gradebook can hold a name: bytes that are no text cannot be written, nor long names on PostgreSQL."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(name) <= NAME_LIMIT
 
 
 def left_aside(directory: Path, students: Collection[str]) -> list[str]:

@@ -1,12 +1,14 @@
 """`autograder grade` where it is given what it cannot use: exit code 2 and one sentence, no traceback."""
 
+import os
 import shutil
+import sys
 
 import pytest
 
 from autograder import notebooks
 from autograder.cli import main
-from autograder.grading.placing import left_aside
+from autograder.grading.placing import find_submissions, left_aside
 
 STEM = "getting_started"
 
@@ -46,6 +48,18 @@ def test_a_gradebook_that_is_no_url(submitted, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("url", ["nosuch://host/gradebook", "sqlite+nosuch:///gradebook.db"])
+def test_a_gradebook_on_an_unknown_system(submitted, tmp_path, capsys, url):
+    assert "is not a database URL" in said(capsys, submitted, "--db", url, "--out", tmp_path / "out")
+
+
+def test_a_driver_that_is_not_installed_is_named_with_its_extra(submitted, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    message = said(capsys, submitted, "--db", "postgresql://me:secret@host/marks", "--out", tmp_path / "out")
+    assert 'pip install ".[postgresql]"' in message
+    assert "secret" not in message
+
+
 @pytest.mark.slow
 def test_a_gradebook_that_cannot_be_opened(submitted, tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/nowhere/gradebook.db"
@@ -57,3 +71,11 @@ def test_what_is_no_student_s_is_named(submitted):
     (submitted / "stray.ipynb").write_text("{}")
     (submitted / "bob").mkdir()
     assert left_aside(submitted, {"ana"}) == ["bob", "stray.ipynb"]
+
+
+def test_a_name_that_no_gradebook_can_hold_stops_nobody(submitted):
+    long, no_text = "x" * 129, os.fsdecode(b"\xff\xfe")
+    for name in (long, no_text):
+        shutil.copytree(submitted / "ana", submitted / name)
+    assert [found.student for found in find_submissions(submitted, [STEM])] == ["ana"]
+    assert left_aside(submitted, {"ana"}) == [long, no_text]
