@@ -9,8 +9,8 @@
 # 3. `shift_right` and `masked_cross_entropy`: what training needs.
 # 4. `greedy_decode`: what translating needs.
 #
-# The chapter "The recurrent encoder-decoder" of the book derives all of it. At the end you train a translator on your own
-# kernels and type sentences into it.
+# The chapter "The recurrent encoder-decoder" of the book derives all of it. At the end you train a translator on your
+# own kernels and type sentences into it.
 #
 # Run the cells from top to bottom. Stuck? Add a cell and run `hint("gru_cell")` in it, with the name of your kernel.
 
@@ -31,16 +31,16 @@ begin("rnn_encoder_decoder", release="")
 #
 # $$h_t = \tanh(x_t W_{ih}^\top + b_{ih} + h_{t-1} W_{hh}^\top + b_{hh}).$$
 #
-# There is one row for each sentence of a batch. The weights have PyTorch's layout (out, in), hence the transposes. The two
-# biases could be one; PyTorch keeps both, so we do too.
+# There is one row for each sentence of a batch. The weights have PyTorch's layout (out, in), hence the transposes. The
+# two biases could be one; PyTorch keeps both, so we do too.
 
 # %% kernel="rnn_cell"
 
 # %% check="rnn_cell"
 
 # %% [markdown]
-# **Predict, then run.** Two states differ a little. Then both read the same 30 words. Are they closer to each other after
-# that, or further apart? The weights are those that PyTorch begins with, and then five times as large.
+# **Predict, then run.** Two states differ a little. Then both read the same 30 words. Are they closer to each other
+# after that, or further apart? The weights are those that PyTorch begins with, and then five times as large.
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -65,8 +65,8 @@ for factor in (1, 5):
 # %% [markdown]
 # ## A state that can be kept: `gru_cell`
 #
-# The gated recurrent unit has two *gates*, numbers between 0 and 1 that the cell computes itself: a reset gate $r$ and an
-# update gate $z$. With $\sigma$ for the sigmoid and $\odot$ for the product number by number,
+# The gated recurrent unit has two *gates*, numbers between 0 and 1 that the cell computes itself: a reset gate $r$ and
+# an update gate $z$. With $\sigma$ for the sigmoid and $\odot$ for the product number by number,
 #
 # $$\begin{aligned}
 # r &= \sigma(x W_{ir}^\top + b_{ir} + h W_{hr}^\top + b_{hr}) \\
@@ -82,16 +82,14 @@ for factor in (1, 5):
 # %% check="gru_cell"
 
 # %% [markdown]
-# **Predict, then run.** All weights are zero, and so are the biases, but for that of the update gate. The state begins at 1
-# and takes 20 steps. What is left of it, if that bias is 0, 2 or 5?
+# **Predict, then run.** All weights are zero, and so are the biases, but for that of the update gate. The state begins
+# at 1 and takes 20 steps. What is left of it, if that bias is 0, 2 or 5?
 
 # %%
 for bias in (0.0, 2.0, 5.0):
-    h, nothing = torch.ones(1, 1), torch.zeros(3)
+    h, biases = torch.ones(1, 1), torch.tensor([0.0, bias, 0.0])
     for _ in range(20):
-        h = gru_cell(
-            torch.zeros(1, 1), h, torch.zeros(3, 1), torch.zeros(3, 1), torch.tensor([0.0, bias, 0.0]), nothing
-        )
+        h = gru_cell(torch.zeros(1, 1), h, torch.zeros(3, 1), torch.zeros(3, 1), biases, torch.zeros(3))
     print(f"bias {bias}: {h.item():.6f} is left")
 
 # %% [markdown]
@@ -121,8 +119,9 @@ for bias in (0.0, 2.0, 5.0):
 # %% [markdown]
 # ## A whole batch: `encode`
 #
-# The sentences of a batch differ in length, so the shorter ones are filled up with *padding*. Padding is not language: a
-# state must stop where its sentence ends. `step` is a cell with its weights already in it, so you only say `step(x, h)`.
+# The sentences of a batch differ in length, so the shorter ones are filled up with *padding*. Padding is not language:
+# a state must stop where its sentence ends. `step` is a cell with its weights already in it, so you only say
+# `step(x, h)`.
 
 # %% kernel="encode"
 
@@ -158,8 +157,8 @@ print(f"first word: the second one moves by {(read(X) - read(word_changed))[1].a
 # %% [markdown]
 # ## What the decoder reads: `shift_right`
 #
-# While it trains, the decoder reads the *right* words before each place, not its own. This is *teacher forcing*. The target
-# is a sentence with its `<eos>`; the input is the same, one place to the right, with `<bos>` in front.
+# While it trains, the decoder reads the *right* words before each place, not its own. This is *teacher forcing*. The
+# target is a sentence with its `<eos>`; the input is the same, one place to the right, with `<bos>` in front.
 
 # %% kernel="shift_right"
 
@@ -175,8 +174,8 @@ print(f"first word: the second one moves by {(read(X) - read(word_changed))[1].a
 # %% check="masked_cross_entropy"
 
 # %% [markdown]
-# **Predict, then run.** A model knows nothing: all its logits are zero. What is its loss in a vocabulary of 100 tokens? How
-# does it change, if half of the places are padding?
+# **Predict, then run.** A model knows nothing: all its logits are zero. What is its loss in a vocabulary of 100 tokens?
+# How does it change, if half of the places are padding?
 
 # %%
 target = torch.randint(1, 100, (4, 10), generator=generator)
@@ -194,8 +193,8 @@ for name, tokens in (("no padding", target), ("half padding", half)):
 # %% [markdown]
 # ## Translating: `greedy_decode`
 #
-# Nobody knows the right words now. So the decoder reads its own: the most probable token of each step is the input of the
-# next. Every sentence goes on until it says `<eos>`, or until `max_length`.
+# Nobody knows the right words now. So the decoder reads its own: the most probable token of each step is the input of
+# the next. Every sentence goes on until it says `<eos>`, or until `max_length`.
 
 # %% kernel="greedy_decode"
 
@@ -204,9 +203,9 @@ for name, tokens in (("no padding", target), ("half padding", half)):
 # %% [markdown]
 # ## A translator from your kernels
 #
-# `Translator` puts them together: your `encode` and `gru_cell` read the English sentence, forwards and backwards. The last
-# states are the *context*. Your `gru_cell` writes French from it, with your `greedy_decode`. It is trained with your
-# `shift_right` and `masked_cross_entropy`, on sentences of 3 to 8 words.
+# `Translator` puts them together: your `encode` and `gru_cell` read the English sentence, forwards and backwards. The
+# last states are the *context*. Your `gru_cell` writes French from it, with your `greedy_decode`. It is trained with
+# your `shift_right` and `masked_cross_entropy`, on sentences of 3 to 8 words.
 #
 # **Predict, then run.** It takes some 40 seconds to train. How many of 200 new sentences will it get right to the
 # last word? And how many of twice the length?
@@ -240,8 +239,8 @@ for name, part in (("3 to 8 words", pairs.test), ("9 to 16 words", pairs.longer)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Some three quarters of the new sentences of up to 8 words, and hardly any of the longer ones. It never saw such lengths;
-# but look in the book at what happens to a translator that did.
+# Some three quarters of the new sentences of up to 8 words, and hardly any of the longer ones. It never saw such
+# lengths; but look in the book at what happens to a translator that did.
 #
 # </details>
 
