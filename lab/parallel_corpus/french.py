@@ -12,7 +12,13 @@ DETERMINERS = {  # masculine and feminine singular, plural
     "my": ("mon", "ma", "mes"),
     "our": ("notre", "notre", "nos"),
 }
-BEFORE_VOWEL = {"ce": "cet", "ma": "mon", "beau": "bel", "nouveau": "nouvel", "vieux": "vieil"}
+BEFORE_VOWEL = {  # in the singular
+    "ce": "cet",
+    "ma": "mon",
+    "beau": "bel",
+    "nouveau": "nouvel",
+    "vieux": "vieil",
+}
 ELIDED = {"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "je": "j'", "que": "qu'"}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 VOWELS = tuple("aeiouyhâàéèêëîïôöûùüœ")  # no word of the lexicon has an aspirated h
@@ -87,14 +93,15 @@ def _noun_phrase(phrase: NounPhrase, denied: bool = False) -> list[Token]:
         determiner = DETERMINERS[phrase.determiner][2 if plural else gender == "f"]
     before = [a for a in phrase.adjectives if a.place == "before"]
     after = [a for a in reversed(phrase.adjectives) if a.place != "before"]
-    core = [(a.form("french", gender, plural), [(id(phrase), a.english)]) for a in before]
+    core = [(determiner, [(id(phrase), "determiner")])]
+    core += [(a.form("french", gender, plural), [(id(phrase), a.english)]) for a in before]
     core.append((noun.french[plural], [(id(phrase), "noun")]))
-    core = [(determiner, [(id(phrase), "determiner")]), *core]
-    followed = zip(core, core[1:], strict=False)
-    core = [
-        (BEFORE_VOWEL.get(word, word) if after_it.startswith(VOWELS) else word, keys)
-        for (word, keys), (after_it, _) in followed
-    ] + core[-1:]
+    if not plural:
+        following = [word for word, _ in core[1:]] + [""]
+        core = [
+            (BEFORE_VOWEL.get(word, word) if next_word.startswith(VOWELS) else word, keys)
+            for (word, keys), next_word in zip(core, following, strict=True)
+        ]
     core += [(a.form("french", gender, plural), [(id(phrase), a.english)]) for a in after]
     if phrase.of:
         core += [("de", [(id(phrase), "of")]), *_noun_phrase(phrase.of)]
