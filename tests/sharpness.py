@@ -35,10 +35,13 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
     seed. A right variant, and a copy of the reference, must be accepted by the visible and by all hidden cases.
     """
     check = catalog.check_of(name)
-    row, seeds = Sharpness(name, mistakes=len(check.mistakes), variants=len(variants)), list(seeds)
-    for mistake in check.mistakes:
-        visible = evaluate(name, mistake.kernel)
-        hidden = [evaluate(name, mistake.kernel, seed) for seed in seeds]
+    row = Sharpness(name, mistakes=len(check.mistakes), variants=len(variants))
+    rights = [*variants, edited(check.reference)]
+    kernels = [*(mistake.kernel for mistake in check.mistakes), *rights]
+    # Seed by seed, so that the reference and the mistakes run once a seed for all kernels.
+    drawn = [[evaluate(name, kernel, seed) for kernel in kernels] for seed in (None, *seeds)]
+    reports = list(zip(*drawn, strict=True))
+    for mistake, (visible, *hidden) in zip(check.mistakes, reports[: row.mistakes], strict=True):
         telling = hidden if visible.passed else [visible, *hidden]
         row.only_hidden += visible.passed
         rejected = bool(telling) and not any(report.passed for report in telling)
@@ -50,9 +53,8 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
         elif not named:
             others = sorted({other for report in telling for other in report.mistakes})
             row.gaps.append(f"{name}: the mistake {mistake.id} is rejected but not named (named: {others or 'none'})")
-    for variant in [*variants, edited(check.reference)]:
-        reports = [evaluate(name, variant), *(evaluate(name, variant, seed) for seed in seeds)]
-        wrong = next((report for report in reports if not report.passed), None)
+    for variant, given in zip(rights, reports[row.mistakes :], strict=True):
+        wrong = next((report for report in given if not report.passed), None)
         if wrong is not None:
             finding = next(finding for finding in wrong.findings if not finding.passed)
             row.gaps.append(
