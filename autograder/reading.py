@@ -1,6 +1,7 @@
 """Reading a student's source without running it."""
 
 import ast
+import re
 
 
 def definition(source: str, name: str) -> ast.FunctionDef | ast.ClassDef | None:
@@ -53,3 +54,8 @@ def placeholder_line(source: str, name: str) -> int | None:
         if lines and len(body) > len(lines):
             return lines[0]
     return None
+
+
+def release_order(release: str) -> tuple[int, ...]:
+    """The numbers of a release, by which two releases compare."""
+    return tuple(int(number) for number in re.findall(r"\d+", release))

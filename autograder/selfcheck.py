@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from autograder import __version__, catalog, telling
 from autograder.judging import Report, evaluate, explain
+from autograder.reading import release_order
 
 __all__ = ["CheckFailed", "Verdict", "begin", "check", "evaluate", "hint"]
 
@@ -40,11 +41,14 @@ class Verdict:
 
 def begin(stem: str, release: str) -> None:
     """Start a notebook: say so when it belongs to another release of the course than the one installed."""
-    if release != __version__ and not os.environ.get(GRADING):
-        print(
-            f"This notebook is of release {release} of the course; release {__version__} is installed. "
-            f"Your answers are kept if you run:  autograder update {stem}.ipynb"
-        )
+    if release == __version__ or os.environ.get(GRADING):
+        return
+    what_to_do = (
+        "Install the newer release of the course first."
+        if release_order(release) > release_order(__version__)
+        else f"Your answers are kept if you run:  autograder update {stem}.ipynb"
+    )
+    print(f"This notebook is of release {release} of the course; release {__version__} is installed. {what_to_do}")
 
 
 def check(name: str, kernel: Callable) -> Verdict | None:

@@ -74,6 +74,9 @@ def test_an_old_notebook_is_told_how_to_be_updated(capsys):
     begin("getting_started", release="0.0.1")
     assert "release 0.0.1" in (said := capsys.readouterr().out)
     assert "autograder update getting_started.ipynb" in said
+    begin("getting_started", release="99.0")
+    assert "Install the newer release" in (said := capsys.readouterr().out)
+    assert "autograder update" not in said
     begin("getting_started", release=selfcheck.__version__)
     assert capsys.readouterr().out == ""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autograder import __version__
 from autograder.cli import WrongUse
+from autograder.reading import release_order
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,16 +42,12 @@ def _updated(path: Path):
     except ValueError as error:
         raise WrongUse(str(error)) from None
     release = update.release_of(old)
-    if _order(release) > _order(__version__):
+    if release_order(release) > release_order(__version__):
         raise WrongUse(
             f"{path} is of release {release}, which is newer than the installed {__version__}; "
             "install the newer release of the course first."
         )
     return old, update.update(old, released)
-
-
-def _order(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
 def _back_up(path: Path, release: str) -> Path:

@@ -87,6 +87,7 @@
     handle.addEventListener("keydown", (event) => {
       const step = event.shiftKey ? 5 * STEP : STEP;
       const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+      [moves.Home, moves.End] = [[-2 * reach, 0], [2 * reach, 0]]; // as far as it goes
       const by = moves[event.key];
       if (!by) return;
       event.preventDefault();

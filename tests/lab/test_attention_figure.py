@@ -56,6 +56,10 @@ def test_arrow_keys_pointer_and_slider_move_what_is_drawn(browser):
     np.testing.assert_allclose(weights, kernel_weights(query), atol=0.006)
     np.testing.assert_allclose(output, kernel_weights(query) @ VALUES, atol=0.006)
 
+    for key, wanted in (("Home", -3.2), ("End", 3.2)):
+        page.keyboard.press(key)
+        assert shown(words.inner_text())[0] == [wanted, -0.3]
+
     box = page.locator(".af-plane").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.down()
