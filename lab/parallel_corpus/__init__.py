@@ -27,6 +27,7 @@ from .data import (
     draw_pairs,
     join,
     pad,
+    pair_of,
     tokenize,
     vocabularies,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "draw_pairs",
     "join",
     "pad",
+    "pair_of",
     "tokenize",
     "vocabularies",
 ]

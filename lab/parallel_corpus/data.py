@@ -36,7 +36,8 @@ class Pair:
     alignment: frozenset[tuple[int, int]]
 
 
-def _pair(sentence: grammar.Sentence, language: str) -> Pair:
+def pair_of(sentence: grammar.Sentence, language: str) -> Pair:
+    """A sentence that is given as a tree, in English and in another language."""
     source, target = english.words(sentence), WORDS[language](sentence)
     places: dict[tuple, list[int]] = {}
     for place, (_, keys) in enumerate(source):
@@ -56,7 +57,7 @@ def _stream(language: str, seed: int, lengths: tuple[int, int]) -> Iterator[tupl
     rng = random.Random(seed)
     while True:
         sentence = grammar.draw(rng, rng.randint(shortest, longest))
-        yield _pair(sentence, language), not held_out().isdisjoint(sentence.adjective_noun_pairs())
+        yield pair_of(sentence, language), not held_out().isdisjoint(sentence.adjective_noun_pairs())
 
 
 def draw_pairs(language: str, number: int, seed: int, lengths: tuple[int, int] = (3, 20)) -> list[Pair]:
@@ -84,9 +85,13 @@ def draw_pairs(language: str, number: int, seed: int, lengths: tuple[int, int] =
 
 @functools.cache
 def held_out() -> frozenset[tuple[str, str]]:
-    """Adjectives with nouns that training never shows together, about a tenth of those that make sense."""
-    fitting = [(a.english, noun.name) for a in ADJECTIVES for noun in NOUNS if noun.fits(a.tags)]
-    return frozenset(fitting[5::10])
+    """Adjectives with nouns that training never shows together, one in twelve of those that make sense.
+
+    Each of these nouns has at least two other adjectives.
+    """
+    qualities = {noun: [a for a in ADJECTIVES if noun.fits(a.tags)] for noun in NOUNS if "kin" not in noun.tags}
+    fitting = [(a.english, noun.name) for noun, adjectives in qualities.items() for a in adjectives[:-2]]
+    return frozenset(fitting[7::8])
 
 
 @dataclass(frozen=True)
