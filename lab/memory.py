@@ -37,14 +37,15 @@ def accuracy(model: nn.Module, distance: int, questions: int = 1000, seed: int =
     return (model(symbols).argmax(-1) == first).double().mean().item()
 
 
-def gradient_norms(model: RecurrentReader, length: int, seed: int = 0, batch: int = 64) -> Tensor:
-    """How strongly a loss at the last step depends on the input at each distance before it.
+def gradient_norms(model: RecurrentReader, length: int, batch: int = 64, seed: int = 0) -> Tensor:
+    """How strongly a loss at the last step depends on the symbol at each distance before it.
 
-    The loss is a random linear function of the last state. For each distance from 0 to ``length - 1``, the mean norm of
-    its gradient for that input, over a batch of random inputs.
+    The loss is a random linear function of the last state. For each distance from 0 to ``length - 1``, the norm of its
+    gradient for the embedding of that symbol, the mean over a batch of random sequences.
     """
     generator = torch.Generator().manual_seed(seed)
-    X = torch.randn(batch, length, model.cell.input_size, generator=generator, requires_grad=True)
+    symbols, _ = draw(batch, length - 1, generator)
+    X = model.embedding(symbols).detach().requires_grad_()
     last = model.last_state(X)
     loss = (last * torch.randn(last.shape, generator=generator)).sum()
     (gradient,) = torch.autograd.grad(loss, X)
