@@ -22,6 +22,7 @@ from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_note
 from myst_parser.config.main import MdParserConfig
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.filters import strip_ansi
 
 PACKAGES = ("autograder", "lab")
 QUIET = ["--log-level=ERROR"]  # each kernel warns that it listens on a local port
@@ -186,7 +187,7 @@ def execute(chapter: Chapter, timeout: int = 600) -> tuple[nbformat.NotebookNode
     try:
         client.execute(env={**os.environ, **VARIABLES})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise ChapterFailed(f"{chapter.path.name}, code cell at line {line}:\n{error}") from None
+        raise ChapterFailed(f"{chapter.path.name}, code cell at line {line}:\n{strip_ansi(str(error))}") from None
     return notebook, time.perf_counter() - begin
 
 

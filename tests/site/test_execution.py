@@ -122,6 +122,7 @@ def test_a_failing_chapter_is_named_with_its_cell_and_does_not_stop_the_rest(cou
     message = str(failures[0])
     assert message.startswith("two.md, code cell at line 13:")
     assert "ZeroDivisionError" in message
+    assert "\x1b" not in message
     one = chapters(course)[0]
     assert outputs.has(one, key(one, course))
 
