@@ -1,7 +1,9 @@
 """``autograder grade [SUBMITTED]``."""
 
 import argparse
+import contextlib
 import sys
+import time
 from pathlib import Path
 
 from autograder import notebooks
@@ -27,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assignment", action="append", metavar="CHAPTER", help="grade this chapter (default: all)")
     add_places(parser)
     parser.add_argument("--workers", type=positive, metavar="N", help="submissions at once (default: one a core)")
-    parser.add_argument("--quiet", action="store_true", help="no progress and no table")
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="grade on the workers of a Dask scheduler, such as tcp://host:8786, in place of processes here",
+    )
+    parser.add_argument("--quiet", action="store_true", help="for a log: no bar and no table, a line each minute")
     add_limits(parser)
 
 
@@ -109,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     stems = _stems(arguments.assignment)
     _check_layout(submitted, stems)
     db_url(arguments)
-    rung = rung_of(arguments)
+    rung = _rung_on_cluster(arguments) if arguments.scheduler else rung_of(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if rung == sandbox.UNSAFE:
         print(f"Note: {sandbox.WARNING}", file=sys.stderr)
@@ -123,13 +130,29 @@ def limits_of(arguments: argparse.Namespace):
     return Limits(arguments.cpu_seconds, arguments.wall_seconds or 6 * arguments.cpu_seconds)
 
 
+def _rung_on_cluster(arguments: argparse.Namespace) -> str | None:
+    """What shuts student code in on a cluster: as asked for, else the best that works on each of its machines."""
+    if arguments.workers:
+        raise WrongUse(
+            f"--workers {arguments.workers} asks for processes here, --scheduler for none; give one of them."
+        )
+    _check_unsafe(arguments)
+    from autograder.grading import sandbox
+
+    return sandbox.UNSAFE if arguments.unsafe else arguments.sandbox
+
+
+def _check_unsafe(arguments: argparse.Namespace) -> None:
+    if arguments.unsafe and arguments.sandbox:
+        raise WrongUse(f"--unsafe asks for no sandbox, --sandbox {arguments.sandbox} for one; give one of them.")
+
+
 def rung_of(arguments: argparse.Namespace) -> str:
     """What shuts student code in: as asked for, else the best that works here."""
     from autograder.grading import sandbox
 
+    _check_unsafe(arguments)
     if arguments.unsafe:
-        if arguments.sandbox:
-            raise WrongUse(f"--unsafe asks for no sandbox, --sandbox {arguments.sandbox} for one; give one of them.")
         return sandbox.UNSAFE
     if arguments.sandbox:
         if reason := sandbox.why_not(arguments.sandbox):
@@ -169,20 +192,18 @@ def _check_layout(submitted: Path, stems: list[str]) -> None:
         )
 
 
-def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], rung: str) -> int:
+def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], rung: str | None) -> int:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from sqlalchemy.exc import OperationalError
 
-    from autograder.grading.batch import grade_directory
+    from autograder.grading.batch import NoCluster, grade_directory
     from autograder.grading.placing import can_be_a_student, left_aside
+    from autograder.grading.progress import LogLines, bar
     from autograder.grading.summary import print_marks
 
-    console = Console(quiet=arguments.quiet)
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("grading", total=None)
-        try:
+    console, begun = Console(quiet=arguments.quiet), time.monotonic()
+    try:
+        with contextlib.nullcontext(LogLines()) if arguments.quiet else bar(console) as progress:
             outcome = grade_directory(
                 submitted,
                 stems,
@@ -190,14 +211,18 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
                 arguments.out,
                 limits=limits_of(arguments),
                 workers=arguments.workers,
+                scheduler=arguments.scheduler,
                 rung=rung,
-                progress=lambda done, total: progress.update(bar, advance=done, total=total),
+                progress=progress,
             )
-        except OperationalError as error:
-            raise WrongUse(f"the gradebook {shown_url(arguments)} cannot be used: {error.orig}.") from None
+    except OperationalError as error:
+        raise WrongUse(f"the gradebook {shown_url(arguments)} cannot be used: {error.orig}.") from None
+    except NoCluster as error:
+        raise WrongUse(f"{error}.") from None
     print_marks(console, outcome.results)
-    console.print(f"{outcome.graded} graded, {len(outcome.results) - outcome.graded} as before.", highlight=False)
-    console.print(f"Marks: {shown_url(arguments)}", highlight=False, soft_wrap=True)
+    as_before, seconds = len(outcome.results) - outcome.graded, time.monotonic() - begun
+    print(f"{outcome.graded} graded, {as_before} as before, {len(outcome.failures)} not graded, in {seconds:.0f} s.")
+    print(f"Marks: {shown_url(arguments)}")
     for entry in left_aside(submitted, {student for student, _ in outcome.results}):
         what = "no notebook found in" if can_be_a_student(entry) else "not a name that the gradebook can hold"
         print(f"{what}: {entry}", file=sys.stderr)

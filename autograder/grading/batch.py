@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,6 +23,10 @@ from autograder.grading.submission import NotReadable
 
 BATCH = 20  # results that are written to the gradebook in one transaction
 BATCH_SECONDS = 2.0  # or as many as come within this time
+
+
+class NoCluster(Exception):
+    """A cluster that cannot grade; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ def grade_directory(
     *,
     limits: Limits | None = None,
     workers: int | None = None,
+    scheduler: str | None = None,
     rung: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
@@ -72,10 +78,17 @@ def grade_directory(
         Where the seed and the results are kept.
     limits, workers
         What a submission may use, and how many are graded at once (default: one for each core).
+    scheduler
+        The address of a Dask scheduler whose workers grade, in place of processes on this machine.
     rung
-        What shuts student code in: "bubblewrap", "landlock" or "none"; the best that works here where None.
+        What shuts student code in: "bubblewrap", "landlock" or "none"; the best that works where it runs where None.
     progress
-        Called with the number of submissions that are done and to be done.
+        Called with the number of submissions that are newly done, and of all that are to be done.
+
+    Raises
+    ------
+    NoCluster
+        If the scheduler's cluster cannot grade.
     """
     limits, results, seed = limits or Limits(), Results(directory), seed_of(directory)
     courses, known = {stem: course_digest(stem) for stem in stems}, recorded(db_url, stems)
@@ -88,10 +101,10 @@ def grade_directory(
     failures: list[str] = []
     if pending:
         progress(0, len(pending))
-        rung = rung or best()
-        for task in pending:
-            results.remove(task.found.student, task.found.stem)
-        with ProcessPoolExecutor(_count(workers, pending), get_context("spawn"), prepare_process) as executor:
+        with _executor(scheduler, workers, pending) as executor:
+            rung = rung if scheduler else rung or best()
+            for task in pending:
+                results.remove(task.found.student, task.found.stem)
             futures = {_submit(executor, task, seed, limits, rung): task for task in pending}
             for batch in _recorded_batches(db_url, futures, failures):
                 for task, result in batch:
@@ -112,8 +125,18 @@ def show(directory: Path, found: Found, result: SubmissionResult) -> None:
         path.unlink(missing_ok=True)
 
 
-def _count(workers: int | None, tasks: Sequence[Task]) -> int:
-    return min(workers or os.cpu_count() or 1, len(tasks))
+def _executor(scheduler: str | None, workers: int | None, tasks: Sequence[Task]) -> AbstractContextManager[Executor]:
+    """What the work is handed to: a cluster where one is named, else processes of this machine."""
+    if scheduler:
+        try:
+            from autograder.grading.cluster import cluster
+        except ModuleNotFoundError as error:
+            raise NoCluster(
+                f'a cluster needs {error.name}, which is not installed. To install it:  pip install ".[dask]"'
+            ) from None
+        return cluster(scheduler, {task.found.stem for task in tasks})
+    count = min(workers or os.cpu_count() or 1, len(tasks))
+    return ProcessPoolExecutor(count, get_context("spawn"), prepare_process)
 
 
 def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str) -> Future:

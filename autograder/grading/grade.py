@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 from multiprocessing.util import Finalize
+from threading import Lock
 from typing import Any
 
 from autograder import catalog
@@ -26,6 +27,7 @@ from autograder.judging import Report, draw_cases, explain, judge, not_run
 from autograder.probing import Fault, Outcome
 
 _workers: dict[tuple[str, str], Worker] = {}
+_one_at_a_time = Lock()  # a worker runs one submission, and to watch what a kernel calls concerns the whole process
 
 
 def grade_submission(
@@ -83,7 +85,8 @@ def grade_found(found: Found, seed: int, limits: Limits | None = None, rung: str
     if found.data is None:
         result = no_notebook(found.stem)
     else:
-        result = grade_submission(found.data, found.stem, seed, limits, rung)
+        with _one_at_a_time:
+            result = grade_submission(found.data, found.stem, seed, limits, rung)
     return dataclasses.replace(result, remarks=(*found.remarks, *result.remarks))
 
 
