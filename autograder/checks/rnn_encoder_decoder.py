@@ -272,8 +272,8 @@ for _id, _old, _new, _hint, _source in (
         "gru-blend-swapped",
         BLEND,
         "update * candidate + (1 - update) * h",
-        "Your blend is the other way round, as in the first paper. Here, as in PyTorch, an update gate of one keeps the "
-        "old state.",
+        "Your blend is the other way round, as in some papers. Here, as in PyTorch, an update gate of one keeps the old "
+        "state.",
         "",
     ),
     (
