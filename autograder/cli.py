@@ -16,6 +16,7 @@ COMMANDS = {
     "regrade": "grade one student again and show the old and the new mark",
     "doctor": "say how this machine can shut student code in",
     "feedback": "write each student's feedback page",
+    "report": "show what the class did, and which submissions need a person",
     "export": "write the marks as CSV, also for Canvas and Moodle",
 }
 NEED_THE_GRADER = ("grade", "regrade", "feedback", "export", "report")

@@ -38,16 +38,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse("--base is a file of Canvas or Moodle; say which:  --to canvas  or  --to moodle")
     from autograder.course.handed_in import Ledger
     from autograder.course.marks import totals
-    from autograder.grading.gradebook import marks_of_all, open_gradebook
+    from autograder.course.standing import standings
 
     settings, stems = settings_of(arguments)
     for stem in arguments.assignment or ():
         if stem not in stems:
             raise WrongUse(f"there is no chapter {stem!r}; there are {', '.join(stems)}.")
-    with open_gradebook(_existing(arguments)) as gradebook:
-        marks = marks_of_all(gradebook)
     wanted = arguments.assignment or settings.assigned(stems)
-    marks = [entry for entry in marks if entry.stem in wanted]
+    marks = [entry for entry in standings(_existing(arguments)) if entry.stem in wanted]
+    for entry in marks:
+        if entry.unmarked:
+            print(
+                f"{entry.student}, {entry.stem}: no mark yet, counted 0: {', '.join(entry.unmarked)}.", file=sys.stderr
+            )
     ledger = Ledger(arguments.out)
     sums = totals(marks, ledger, settings)
     if arguments.to == "plain":

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from autograder.course.handed_in import Ledger, graded
 from autograder.course.settings import Settings
-
-if TYPE_CHECKING:  # loads nbgrader, which takes seconds
-    from autograder.grading.gradebook import Marks
+from autograder.course.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Total:
 Totals = Mapping[tuple[str, str], Total]
 
 
-def totals(entries: "Iterable[Marks]", ledger: Ledger, settings: Settings) -> dict[tuple[str, str], Total]:
+def totals(entries: Iterable[Standing], ledger: Ledger, settings: Settings) -> dict[tuple[str, str], Total]:
     """The sums of all students in all chapters, by student and chapter."""
     found = {}
     for entry in entries:
