@@ -13,6 +13,7 @@ from typing import Any
 from autograder import catalog
 
 ROOT = Path(__file__).parents[1]
+SHARE = Path(sysconfig.get_path("data"), "share", "attention-course")  # where pip puts what is no package
 DEFINITION = re.compile(r"^(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 BEGIN = re.compile(r"""^begin\(\s*["'](\w+)["']""", re.MULTILINE)
 KERNEL_ID = re.compile(r"kernel-(\w+)")
@@ -24,7 +25,7 @@ Cell = Mapping[str, Any]
 def released_path(stem: str) -> Path:
     """Where the student's notebook of a chapter lies: in the checkout, or where an installed package keeps it."""
     checkout = ROOT / "exercises" / stem / f"{stem}.ipynb"
-    installed = Path(sysconfig.get_path("data"), "share", "attention-course", "exercises", f"{stem}.ipynb")
+    installed = SHARE / "exercises" / f"{stem}.ipynb"
     return installed if installed.exists() and not checkout.exists() else checkout
 
 

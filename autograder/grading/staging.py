@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from autograder.notebooks import ROOT
+from autograder.notebooks import ROOT, SHARE
 
 PACKAGE = Path(__file__).parents[1]
 # What probes need, and the worker itself. No checks, no judging, no gradebook.
@@ -22,7 +22,7 @@ SHARED = (
 CONFINING = tuple(f"grading/{name}.py" for name in ("confining", "landlock", "linux", "seccomp"))
 TRIAL = ("__init__.py", "grading/__init__.py", "grading/trial.py")
 STUB = "grading/selfcheck_stub.py"
-TOC = ROOT / "book" / "_toc.yml"
+TOC = next((place / "_toc.yml" for place in (ROOT / "book", SHARE) if (place / "_toc.yml").exists()), None)
 
 
 def stage(stem: str, directory: Path) -> None:
@@ -67,8 +67,9 @@ def chapters_before(stem: str) -> list[str]:
     """The stems of the chapters that come before one in the book's table of contents; none where it is not listed."""
     import yaml
 
-    toc = yaml.safe_load(TOC.read_text(encoding="utf-8")) if TOC.exists() else {}
-    order = list(_files(toc))
+    if TOC is None:
+        raise FileNotFoundError("The book's table of contents, book/_toc.yml, is missing; install the course again.")
+    order = list(_files(yaml.safe_load(TOC.read_text(encoding="utf-8"))))
     return order[: order.index(stem)] if stem in order else []
 
 

@@ -273,8 +273,10 @@ def test_the_table_of_contents_says_what_comes_before(tmp_path, monkeypatch):
         "format: jb-book\nroot: intro\nparts:\n- caption: A\n  chapters:\n  - file: one\n  - file: two\n    sections:\n"
     )
     toc += "    - file: three\n- caption: B\n  chapters:\n  - file: four\n"
+    monkeypatch.setattr(staging, "TOC", None)
+    with pytest.raises(FileNotFoundError, match=r"book/_toc\.yml, is missing"):
+        staging.chapters_before("four")
     monkeypatch.setattr(staging, "TOC", tmp_path / "_toc.yml")
-    assert staging.chapters_before("four") == []
     (tmp_path / "_toc.yml").write_text(toc)
     assert staging.chapters_before("four") == ["one", "two", "three"]
     assert staging.chapters_before("one") == []
