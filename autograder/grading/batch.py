@@ -1,19 +1,21 @@
 """Grading everything that lies in a directory, with results recorded as they come."""
 
+import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
 from autograder import notebooks
 from autograder.grading.autograded import autograded_notebook
 from autograder.grading.grade import grade_found, prepare_process
-from autograder.grading.placing import Found, find_submissions
+from autograder.grading.placing import Found, find_of_student, find_submissions
 from autograder.grading.recorded import recorded
 from autograder.grading.records import Results, course_digest, key_of, seed_of
 from autograder.grading.results import SubmissionResult
@@ -21,6 +23,7 @@ from autograder.grading.sandbox import best
 from autograder.grading.session import Limits
 from autograder.grading.submission import NotReadable
 
+WINDOW = 128  # submissions that are handed to the executor at once
 BATCH = 20  # results that are written to the gradebook in one transaction
 BATCH_SECONDS = 2.0  # or as many as come within this time
 
@@ -35,6 +38,10 @@ class Task:
 
     found: Found
     key: str
+
+    def without_data(self) -> "Task":
+        """The same without the bytes, which would fill the memory where thousands wait."""
+        return Task(dataclasses.replace(self.found, data=None), self.key)
 
 
 Batch = list[tuple[Task, SubmissionResult]]
@@ -92,12 +99,20 @@ def grade_directory(
     """
     limits, results, seed = limits or Limits(), Results(directory), seed_of(directory)
     courses, known = {stem: course_digest(stem) for stem in stems}, recorded(db_url, stems)
+
+    def task_of(found: Found) -> Task:
+        return Task(found, key_of(found, seed, limits, courses[found.stem]))
+
+    def read_again(task: Task) -> Task:
+        gone = dataclasses.replace(task.found, remarks=["It was taken away while the grader ran."])
+        return task_of(next(find_of_student(submitted / gone.student, [gone.stem]), gone))
+
     tasks, pending = [], []
-    for found in find_submissions(submitted, stems):
-        task = Task(found, key_of(found, seed, limits, courses[found.stem]))
-        tasks.append(task)
+    for task in map(task_of, find_submissions(submitted, stems)):
+        found = task.found
         done = found.student in known[found.stem] and results.read(found.student, found.stem, task.key)
-        pending += [] if done else [task]
+        tasks.append(task.without_data())
+        pending += [] if done else [task.without_data()]
     failures: list[str] = []
     if pending:
         progress(0, len(pending))
@@ -105,13 +120,13 @@ def grade_directory(
             rung = rung if scheduler else rung or best()
             for task in pending:
                 results.remove(task.found.student, task.found.stem)
-            futures = {_submit(executor, task, seed, limits, rung): task for task in pending}
-            for batch in _recorded_batches(db_url, futures, failures):
+            flow = _Flow(lambda task: _submit(executor, task, seed, limits, rung), map(read_again, pending))
+            for batch in _recorded_batches(db_url, pending, flow, failures):
                 for task, result in batch:
                     show(directory, task.found, result)
                     results.write(task.found.student, task.key, result)
                 progress(len(batch), len(pending))
-    stored = [(task.found.student, results.read(task.found.student, task.found.stem, task.key)) for task in tasks]
+    stored = [(task.found.student, results.read(task.found.student, task.found.stem)) for task in tasks]
     return Outcome([entry for entry in stored if entry[1] is not None], failures, len(pending) - len(failures))
 
 
@@ -139,28 +154,52 @@ def _executor(scheduler: str | None, workers: int | None, tasks: Sequence[Task])
     return ProcessPoolExecutor(count, get_context("spawn"), prepare_process)
 
 
-def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str) -> Future:
-    return executor.submit(grade_found, task.found, seed, limits, rung)
+def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str | None) -> Future:
+    try:
+        return executor.submit(grade_found, task.found, seed, limits, rung)
+    except (RuntimeError, OSError) as error:  # a pool that lost a process, a cluster that is gone
+        failed: Future = Future()
+        failed.set_exception(error)
+        return failed
 
 
-def _recorded_batches(db_url: str, futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:
+class _Flow:
+    """Tasks on their way through an executor, some at a time: memory does not grow with the size of the class."""
+
+    def __init__(self, submit: Callable[[Task], Future], tasks: Iterator[Task]):
+        self.submit, self.tasks = submit, tasks
+        self.waiting: dict[Future, Task] = {}
+        self.fill()
+
+    def fill(self) -> None:
+        for task in islice(self.tasks, WINDOW - len(self.waiting)):
+            self.waiting[self.submit(task)] = task
+
+    def __iter__(self) -> Iterator[tuple[Task, Future]]:
+        while self.waiting:
+            done, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
+            finished = [(self.waiting.pop(future), future) for future in done]
+            self.fill()
+            yield from finished
+
+
+def _recorded_batches(db_url: str, pending: Sequence[Task], flow: _Flow, failures: list[str]) -> Iterator[Batch]:
     """Enter results in the gradebook as they come, a few in one transaction, and yield what is entered."""
     from autograder.grading import gradebook as marks  # loads nbgrader, while the pool is at work
 
     with marks.open_gradebook(db_url) as gradebook:
-        for stem in sorted({task.found.stem for task in futures.values()}):
+        for stem in sorted({task.found.stem for task in pending}):
             marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
-        marks.take_back(gradebook, [(task.found.student, task.found.stem) for task in futures.values()])
-        for batch in _batches(futures, failures):
+        marks.take_back(gradebook, [(task.found.student, task.found.stem) for task in pending])
+        for batch in _batches(flow, failures):
             marks.record(gradebook, [(task.found.student, result) for task, result in batch])
             yield batch
 
 
-def _batches(futures: Mapping[Future, Task], failures: list[str]) -> Iterator[Batch]:
+def _batches(flow: _Flow, failures: list[str]) -> Iterator[Batch]:
     """The results a few at a time; where the grader itself failed, ``failures`` says how."""
     batch, since = [], time.monotonic()
-    for future in as_completed(futures):
-        task = futures[future]
+    for task, future in flow:
         try:
             result = future.result()
         except Exception as error:

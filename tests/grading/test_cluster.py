@@ -86,6 +86,7 @@ def test_a_cluster_gives_the_same_marks_and_outlives_a_worker(submitted, tmp_pat
 
 def test_a_scheduler_that_ends_leaves_the_rest_for_the_next_run(submitted, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(batch, "BATCH", 2)
+    monkeypatch.setattr(batch, "WINDOW", 6)
     with cluster(tmp_path) as (address, processes):
 
         def kill():
