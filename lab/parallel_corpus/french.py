@@ -1,8 +1,9 @@
 """A sentence in French."""
 
+from . import romance
 from .english import Token
 from .grammar import BE, Clause, NounPhrase, Pronoun, Sentence
-from .lexicon import ADVERBS, CONNECTIVES, NUMERALS, TIMES
+from .lexicon import ADVERBS, NUMERALS
 
 PRONOUNS = {"I": "je", "he": "il", "she": "elle", "we": "nous", "you": "vous", "they": "ils"}
 DETERMINERS = {  # masculine and feminine singular, plural
@@ -26,14 +27,7 @@ VOWELS = tuple("aeiouyhâàéèêëîïôöûùüœ")  # no word of the lexicon 
 
 def words(sentence: Sentence) -> list[Token]:
     """The words with their keys."""
-    tokens: list[Token] = []
-    for place, clause in enumerate(sentence.clauses):
-        if place:
-            key = (id(clause), "connective")
-            connective = CONNECTIVES[sentence.connectives[place - 1]][0]
-            tokens += [(w, [(id(clause), ",") if w == "," else key]) for w in connective.split()]
-        tokens += _subject(clause) + _predicate(clause)
-    return _sound(tokens)
+    return _sound(romance.clauses(sentence, "french", lambda clause: _subject(clause) + _predicate(clause)))
 
 
 def _subject(clause: Clause) -> list[Token]:
@@ -57,7 +51,7 @@ def _predicate(clause: Clause) -> list[Token]:
     if clause.modal:
         tokens.append((clause.verb.infinitive("french"), [infinitive]))
     if clause.verb is BE:
-        tokens.append((_agreeing(clause), [(id(clause), "predicate")]))
+        tokens.append((romance.agreeing(clause, "french"), [(id(clause), "predicate")]))
     if clause.object and clause.object.relative is not clause:
         tokens += _noun_phrase(clause.object, denied=clause.verb_negated)
     if clause.recipient:
@@ -67,19 +61,7 @@ def _predicate(clause: Clause) -> list[Token]:
         key = [(id(clause), "place")]
         tokens += [("dans", key)] if preposition == "in" else [("près", key), ("de", key)]
         tokens += _noun_phrase(phrase)
-    if clause.time:
-        time = TIMES[clause.time][0]
-        tokens += [(word, [(id(clause), "time", place)]) for place, word in enumerate(time.split())]
-    return tokens
-
-
-def _agreeing(clause: Clause) -> str:
-    """The predicate, in the gender and number of the subject."""
-    match clause.subject:
-        case Pronoun(word=word):
-            return clause.predicate.form("french", "f" if word == "she" else "m", clause.subject.plural)
-        case NounPhrase(noun=noun, plural=plural):
-            return clause.predicate.form("french", noun.gender["french"], plural)
+    return tokens + romance.time(clause, "french")
 
 
 def _noun_phrase(phrase: NounPhrase, denied: bool = False) -> list[Token]:
@@ -91,18 +73,15 @@ def _noun_phrase(phrase: NounPhrase, denied: bool = False) -> list[Token]:
         determiner = "de"
     else:
         determiner = DETERMINERS[phrase.determiner][2 if plural else gender == "f"]
-    before = [a for a in phrase.adjectives if a.place == "before"]
-    after = [a for a in reversed(phrase.adjectives) if a.place != "before"]
-    core = [(determiner, [(id(phrase), "determiner")])]
-    core += [(a.form("french", gender, plural), [(id(phrase), a.english)]) for a in before]
-    core.append((noun.french[plural], [(id(phrase), "noun")]))
+    before, after = romance.adjectives(phrase, "french")
+    core = [(determiner, [(id(phrase), "determiner")]), *before, (noun.french[plural], [(id(phrase), "noun")])]
     if not plural:
         following = [word for word, _ in core[1:]] + [""]
         core = [
             (BEFORE_VOWEL.get(word, word) if next_word.startswith(VOWELS) else word, keys)
             for (word, keys), next_word in zip(core, following, strict=True)
         ]
-    core += [(a.form("french", gender, plural), [(id(phrase), a.english)]) for a in after]
+    core += after
     if phrase.of:
         core += [("de", [(id(phrase), "of")]), *_noun_phrase(phrase.of)]
     if phrase.relative:

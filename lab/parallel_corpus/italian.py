@@ -1,8 +1,9 @@
 """A sentence in Italian."""
 
+from . import romance
 from .english import Token
 from .grammar import BE, Clause, NounPhrase, Pronoun, Sentence
-from .lexicon import ADVERBS, CONNECTIVES, NUMERALS, TIMES
+from .lexicon import ADVERBS, NUMERALS
 
 DETERMINERS = {  # masculine and feminine singular, masculine and feminine plural
     "the": ("il", "la", "i", "le"),
@@ -19,14 +20,7 @@ STEMS = {"di": "de", "a": "a", "in": "ne"}  # "di" and "il" make "del"
 
 def words(sentence: Sentence) -> list[Token]:
     """The words with their keys."""
-    tokens: list[Token] = []
-    for place, clause in enumerate(sentence.clauses):
-        if place:
-            key = (id(clause), "connective")
-            connective = CONNECTIVES[sentence.connectives[place - 1]][1]
-            tokens += [(w, [(id(clause), ",") if w == "," else key]) for w in connective.split()]
-        tokens += _subject(clause) + _predicate(clause)
-    return _sound(tokens)
+    return _sound(romance.clauses(sentence, "italian", lambda clause: _subject(clause) + _predicate(clause)))
 
 
 def _subject(clause: Clause) -> list[Token]:
@@ -47,7 +41,7 @@ def _predicate(clause: Clause) -> list[Token]:
     if clause.modal:
         tokens.append((clause.verb.infinitive("italian"), [infinitive]))
     if clause.verb is BE:
-        tokens.append((_agreeing(clause), [(id(clause), "predicate")]))
+        tokens.append((romance.agreeing(clause, "italian"), [(id(clause), "predicate")]))
     if clause.object and clause.object.relative is not clause:
         tokens += _noun_phrase(clause.object)
     if clause.recipient:
@@ -57,19 +51,7 @@ def _predicate(clause: Clause) -> list[Token]:
         key = [(id(clause), "place")]
         tokens += [("in", key)] if preposition == "in" else [("vicino", key), ("a", key)]
         tokens += _noun_phrase(phrase)
-    if clause.time:
-        time = TIMES[clause.time][1]
-        tokens += [(word, [(id(clause), "time", place)]) for place, word in enumerate(time.split())]
-    return tokens
-
-
-def _agreeing(clause: Clause) -> str:
-    """The predicate, in the gender and number of the subject."""
-    match clause.subject:
-        case Pronoun(word=word):
-            return clause.predicate.form("italian", "f" if word == "she" else "m", clause.subject.plural)
-        case NounPhrase(noun=noun, plural=plural):
-            return clause.predicate.form("italian", noun.gender["italian"], plural)
+    return tokens + romance.time(clause, "italian")
 
 
 def _noun_phrase(phrase: NounPhrase) -> list[Token]:
@@ -84,12 +66,10 @@ def _noun_phrase(phrase: NounPhrase) -> list[Token]:
             core = [(DETERMINERS["the"][form], key), *core]
     else:
         core = [(DETERMINERS[phrase.determiner][form], key)]
-    before = [a for a in phrase.adjectives if a.place == "before"]
-    after = [a for a in reversed(phrase.adjectives) if a.place != "before"]
+    before, after = romance.adjectives(phrase, "italian")
     head = noun.italian[plural]
-    core += [(_before(a.form("italian", gender, plural), head), [(id(phrase), a.english)]) for a in before]
-    core.append((head, [(id(phrase), "noun")]))
-    core += [(a.form("italian", gender, plural), [(id(phrase), a.english)]) for a in after]
+    core += [(_before(form, head), keys) for form, keys in before]
+    core += [(head, [(id(phrase), "noun")]), *after]
     if phrase.of:
         core += [("di", [(id(phrase), "of")]), *_noun_phrase(phrase.of)]
     if phrase.relative:
