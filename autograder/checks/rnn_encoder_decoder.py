@@ -1141,7 +1141,9 @@ def _loss_edges(draw):
 def _loss_other(draw):
     batch, tokens, vocab_size = draw.sizes(3, 4, 9)
     inputs = _loss_inputs(draw, batch, tokens, vocab_size)
-    yield Case("logits near 1,000", inputs | {"logits": 1000 + 300 * inputs["logits"]})
+    far = 1000 + 300 * inputs["logits"]
+    far[0, 0, inputs["target"][0, 0]] -= 2000  # a right token whose probability underflows
+    yield Case("logits near 1,000", inputs | {"logits": far})
     yield Case("gradients", inputs, gradient=("logits",))
     yield Case("single precision", inputs, dtype="float32")
     yield Case("tensors that are not contiguous, several calls", inputs, strided=True, repeated=True)
