@@ -14,7 +14,7 @@ MAX_CLAUSES = 4
 POLITICS = frozenset({"institution", "official", "citizen", "region", "act", "trouble"})  # tags of what it is about
 MINDS = frozenset({"person", "official", "citizen"})  # who is a "who"
 MOODS = frozenset({"tired", "happy", "sad", "sick"})  # predicates that come and go
-REASONS = MOODS | {"rich", "young", "old"}
+REASONS = MOODS | {"rich", "young", "old"}  # and those that explain politics
 ONCE = frozenset({"buy", "sell", "find", "sign"})  # what nobody does every day
 
 
@@ -118,6 +118,7 @@ WANT = next(modal for modal in MODALS if modal.name == "want")
 OWNED = frozenset({"animal", "text", "thing", "friend", "house", "garden", "kitchen", "room"})
 PERSONS = _nouns({"person"})
 ROOMS, OUTDOORS, FORUMS = _nouns({"place"}), _nouns({"outdoors"}), _nouns({"forum"})
+SHOPS = _nouns({"town", "street"})
 LANDMARKS = _nouns({"building", "landscape", "town", "garden"})
 
 
@@ -154,23 +155,24 @@ class _Composer:
             elif clauses:
                 fresh = [c for c in (", but", "when", "while", "because") if c not in connectives]
                 connectives.append(self.rng.choice(["and", "and", *fresh]))
-            because = bool(connectives) and connectives[-1] == "because"
-            clauses.append(self._clause(first=place == 0, last=place == number - 1, because=because))
+            connective = connectives[-1] if connectives else ""
+            clauses.append(self._clause(connective, first=place == 0, last=place == number - 1))
         return Sentence(clauses, connectives)
 
-    def _clause(self, first: bool, last: bool, because: bool) -> Clause:
-        """A bare clause; ``because`` if it must be able to be a reason."""
+    def _clause(self, connective: str, first: bool, last: bool) -> Clause:
+        """A bare clause that makes sense after a connective: a reason after "because"."""
         # A pronoun of the third person comes first: nobody is there yet whom it might be taken to mean.
         pronouns = ["I", "we", "you", *(["he", "she", "they"] if first else [])]
         chance = self.rng.random()
-        if because:
-            return self._description(pronouns, REASONS) if chance < 0.6 else self._wish(pronouns)
+        lasting = connective not in ("when", "while", "because")  # whether it may say what something always is
+        if connective == "because":
+            return self._wish(pronouns) if chance < 0.4 else self._description(pronouns, lasting)
         if not last and chance < 0.15:
             verb = self.rng.choice(KNOWING)
             nouns = [noun for noun in SUBJECTS[verb] if bool(POLITICS & noun.tags) == self.politics]
             return Clause(self._subject(nouns, pronouns), verb)
         if chance > 0.9:
-            return self._description(pronouns)
+            return self._description(pronouns, lasting)
         return self._core(self._fresh(PLAIN[self.politics]), pronouns)
 
     def _core(self, verb: Verb, pronouns: list[str]) -> Clause:
@@ -182,14 +184,14 @@ class _Composer:
             clause.recipient = self._phrase(self._fresh(PERSONS))
         return clause
 
-    def _description(self, pronouns: list[str], wanted: frozenset[str] = frozenset()) -> Clause:
-        """A clause with "be" and a predicate, one of ``wanted`` if any are: "the dog is black", "she is tired"."""
+    def _description(self, pronouns: list[str], lasting: bool) -> Clause:
+        """A clause with "be" and a predicate: "the dog is black", or only what may change, "she is tired"."""
         third = [pronoun for pronoun in pronouns if pronoun in ("he", "she", "they")]
         if third and self.rng.random() < 0.3:
             moods = [a for a in ADJECTIVES if a.english in MOODS]
             return Clause(Pronoun(self.rng.choice(third)), BE, predicate=self.rng.choice(moods))
         fitting = {
-            noun: [a for a in predicates if not wanted or a.english in wanted]
+            noun: [a for a in predicates if lasting or a.english in (REASONS if self.politics else MOODS)]
             for noun, predicates in PREDICATES.items()
             if bool(POLITICS & noun.tags) == self.politics
         }
@@ -298,11 +300,18 @@ class _Composer:
         if self.room < 3 or clause.place or taken or clause.verb is BE or clause.verb.kind == "knowing":
             return
         beasts = any("animal" in phrase.noun.tags for phrase in clause.own_phrases())
-        nouns = FORUMS if self.politics else OUTDOORS if beasts or clause.verb.name in ONCE else ROOMS
-        preposition = "in"
-        if not self.politics and self.rng.random() < 0.3:
-            preposition, nouns = "near", LANDMARKS
+        preposition = "near" if not self.politics and self.rng.random() < 0.3 else "in"
+        if preposition == "near":
+            nouns = LANDMARKS
+        elif self.politics:
+            nouns = FORUMS
+        elif clause.verb.name in ("buy", "sell"):
+            nouns = SHOPS
+        else:
+            nouns = OUTDOORS if beasts or clause.verb.name == "find" else ROOMS
         phrase = self._phrase(self._fresh(nouns), singular=True)
+        if self.politics and phrase.determiner == "a":
+            phrase.determiner = "the"
         clause.place = (preposition, phrase)
         self.room -= 3
 
@@ -381,4 +390,4 @@ def _has_will(subject: Pronoun | NounPhrase) -> bool:
 
 def _may_pass(clause: Clause) -> bool:
     """Whether what a clause says may hold at one time and not at another."""
-    return clause.predicate is None or clause.predicate.english in MOODS
+    return clause.verb.name != "love" and (clause.predicate is None or clause.predicate.english in MOODS)

@@ -227,7 +227,7 @@ paint paints; peins peint peignons peignez peignent peindre; dipingo dipinge dip
 """
 
 _GIVING = """
-give gives; donne donne donnons donnez donnent donner; do dà diamo date danno dare; person; food text thing
+give gives; donne donne donnons donnez donnent donner; do dà diamo date danno dare; person; food text box bag hat flower mirror umbrella
 show shows; montre montre montrons montrez montrent montrer; mostro mostra mostriamo mostrate mostrano mostrare; person; text thing house garden school
 """
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from lab.parallel_corpus.lexicon import ADJECTIVES, ADVERBS, BE, MODALS, NOUNS, PERSONS, VERBS
 
 MINDS = {"person", "official", "citizen"}
+PASSING = {"tired", "happy", "sad", "sick", "rich", "young", "old"}
 ALL_VERBS = [*VERBS, *MODALS, BE]
 
 
@@ -52,9 +53,12 @@ class Parser:
     # Structure
 
     def sentence(self):
+        self.lasting = True  # whether a clause may say what something always is, as after "when" it may not
         self.clause()
         while self.at < len(self.tokens):
-            self.demand(any(self.take(*words) for words in self.connectives), "a connective is wanted")
+            found = [place for place, words in enumerate(self.connectives) if self.take(*words)]
+            self.demand(found, "a connective is wanted")
+            self.lasting = found[0] not in (2, 3, 4)
             self.clause()
 
     def clause(self):
@@ -94,6 +98,14 @@ class Parser:
                     place.fits({"place", "forum", "building", "landscape", "town"}), f"{place.name} is no place"
                 )
         any(self.take(*words) for words in self.times)
+
+    def predicated(self, noun, adjective):
+        """Check a predicate; ``noun`` is None for a pronoun."""
+        self.demand(self.lasting or adjective.english in PASSING, f"{adjective.english} is for ever")
+        if noun:
+            self.described(noun, adjective)
+        else:
+            self.demand("person" in adjective.tags, f"nobody is {adjective.english}")
 
     def described(self, noun, adjective):
         self.demand(noun.fits(adjective.tags), f"{noun.name} is not {adjective.english}")
@@ -198,10 +210,7 @@ class English(Parser):
         self.demand(self.peek() in self.adjectives, "a predicate is wanted")
         adjective = self.adjectives[self.peek()]
         self.at += 1
-        if noun:
-            self.described(noun, adjective)
-        else:
-            self.demand("person" in adjective.tags, f"nobody is {adjective.english}")
+        self.predicated(noun, adjective)
 
 
 class Romance(Parser):
@@ -259,10 +268,7 @@ class Romance(Parser):
             self.demand(genders, "number of the predicate")
             gender = genders[0]
         adjective = self.agreeing(gender, person == "they")
-        if noun:
-            self.described(noun, adjective)
-        else:
-            self.demand("person" in adjective.tags, f"nobody is {adjective.english}")
+        self.predicated(noun, adjective)
 
     def finite(self, person):
         """The verb, or the infinitive after a modal; with an adverb after the finite form."""

@@ -138,7 +138,7 @@ def test_words_of_several_kinds_of_links_occur(pairs, language):
     [
         ("french", ["l'", "n'", "qu'", "d'", "j'", "du", "des", "au", "aux", "cet", "mon", "bel", "nouvel", "vieil"]),
         ("french", ["ne", "pas", "jamais", "européenne", "nationaux", "vieilles", "de"]),
-        ("italian", ["l'", "un'", "uno", "lo", "gli", "dello", "degli", "nell'", "nella", "allo", "bell'", "begli"]),
+        ("italian", ["l'", "un'", "uno", "lo", "gli", "dell'", "degli", "nell'", "nella", "allo", "bell'", "begli"]),
         ("italian", ["quest'", "non", "mai", "europee", "mia", "miei", "vicino"]),
     ],
 )
