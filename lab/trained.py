@@ -1,7 +1,8 @@
 """Models that more than one chapter needs are trained once, and their weights are kept.
 
-Inside the repository's folder, which has a place for what is made, weights are kept there under a key of all that they
-depend on. Anywhere else nothing is kept, and a model is trained whenever it is asked for.
+Inside the repository's folder, which has a place for what is made, weights are kept there, named after all that they
+depend on: the arguments, PyTorch's version, and the code of our modules. Anywhere else nothing is kept, and a model is
+trained whenever it is asked for.
 """
 
 import ast
@@ -33,16 +34,18 @@ def trained_once(build: Callable[..., nn.Module], train: Callable[..., Any], *, 
     root
         The repository. Where it has no folder ``_build``, nothing is stored.
     arguments
-        What both functions take. They are a part of the key, and so must be what JSON can hold.
+        What both functions take; JSON must be able to hold them.
     """
     from filelock import FileLock  # a package that PyTorch itself needs
 
     model = build(**arguments)
     if not (root / "_build").is_dir():
         return model, train(model, **arguments)
-    place = root / "_build" / "cache" / "trained" / f"{key(build, train, arguments)}.pt"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(place.with_suffix(".lock")):
+    folder = root / "_build" / "cache" / "trained"
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = _digest([_name(build), _name(train), arguments])
+    place = folder / f"{asked}-{_digest([torch.__version__, *_code(build, train)])}.pt"
+    with FileLock(folder / f"{asked}.lock"):
         if place.exists():
             kept = torch.load(place, weights_only=True)
             model.load_state_dict(kept["weights"])
@@ -50,17 +53,24 @@ def trained_once(build: Callable[..., nn.Module], train: Callable[..., Any], *, 
         returned = train(model, **arguments)
         partial = place.with_suffix(".partial")
         torch.save({"weights": model.state_dict(), "returned": returned}, partial)
+        for outdated in folder.glob(f"{asked}-*.pt"):
+            outdated.unlink()
         os.replace(partial, place)
     return model, returned
 
 
-def key(build: Callable, train: Callable, arguments: dict[str, Any]) -> str:
-    """A digest of the arguments, of PyTorch's version, and of our modules that the two functions depend on."""
-    names = [f"{function.__module__}.{function.__qualname__}" for function in (build, train)]
-    digest = hashlib.sha256(json.dumps([names, arguments, torch.__version__], sort_keys=True).encode())
-    for path in sorted(_sources({build.__module__, train.__module__})):
-        digest.update(_statements(path).encode())
-    return digest.hexdigest()[:32]
+def _name(function: Callable) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _digest(parts: list) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _code(*functions: Callable) -> list[str]:
+    """The code of our modules that the functions depend on, but not of this one."""
+    files = _sources({function.__module__ for function in functions}) - {Path(__file__)}
+    return [_statements(path) for path in sorted(files)]
 
 
 def _statements(path: Path) -> str:

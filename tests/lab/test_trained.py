@@ -46,6 +46,14 @@ def test_a_model_is_trained_once_and_then_loaded(root):
     assert not torch.equal(first.weight, build(3, 0).weight)
 
 
+def test_other_code_is_another_training_and_leaves_no_old_weights(root, monkeypatch):
+    trained_once(build, train, root=root, width=3, seed=0)
+    monkeypatch.setattr(trained, "_code", lambda *functions: ["changed"])
+    trained_once(build, train, root=root, width=3, seed=0)
+    assert calls == [3, 3]
+    assert len(list(root.rglob("*.pt"))) == 1
+
+
 def test_other_arguments_are_another_model(root):
     trained_once(build, train, root=root, width=3, seed=0)
     trained_once(build, train, root=root, width=4, seed=0)
@@ -77,7 +85,7 @@ def test_where_nothing_is_built_nothing_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_key_depends_on_the_modules_that_the_functions_come_from_and_import():
+def test_trained_weights_depend_on_the_modules_that_the_functions_come_from_and_import():
     from lab import translation
 
     files = {path.name for path in trained._sources({translation.__name__})}
@@ -85,7 +93,7 @@ def test_the_key_depends_on_the_modules_that_the_functions_come_from_and_import(
     assert "recall.py" not in files
 
 
-def test_words_about_the_code_do_not_change_the_key(tmp_path):
+def test_words_about_the_code_change_nothing(tmp_path):
     def statements(source):
         (tmp_path / "module.py").write_text(source)
         return trained._statements(tmp_path / "module.py")
