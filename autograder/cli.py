@@ -10,6 +10,7 @@ COMMANDS = {
     "check": "check the kernels of a notebook or a Python file on the visible cases",
     "hint": "print the hints for a kernel",
     "notebooks": "generate the student and solution notebooks from their sources, or find drift and leaks",
+    "release": "write what students get: site, notebooks and package without solutions",
     "update": "bring an old notebook to the installed release and keep every answer",
     "collect": "bring in what students handed in on a learning platform",
     "grade": "grade submissions into nbgrader's gradebook",

@@ -36,7 +36,7 @@ def generate(chapter: Chapter) -> tuple[str, str]:
     _check_kernels(chapter)
     _check_names(chapter)
     pieces = _pieces(chapter)
-    secrets = _secrets(chapter)
+    secrets = secrets_of(chapter)
     student = [Piece(_without_answer(piece), piece.path, piece.line) for piece in pieces]
     for piece in student:
         _refuse_leak(piece.cell["source"], piece.path, piece.line, secrets)
@@ -46,7 +46,7 @@ def generate(chapter: Chapter) -> tuple[str, str]:
 
 def leaks(chapter: Chapter, notebook: Mapping[str, Any]) -> list[str]:
     """The answers that stand anywhere in a notebook: in sources, metadata or outputs; one sentence each."""
-    secrets = _secrets(chapter)
+    secrets = secrets_of(chapter)
     places = [("the notebook's metadata", notebook["metadata"])]
     places += [(f"cell {number}", cell) for number, cell in enumerate(notebook["cells"], 1)]
     found = [(place, stubs.find_leak(text, secrets)) for place, value in places for text in _strings(value)]
@@ -218,7 +218,7 @@ def _without_answer(piece: Piece) -> dict[str, Any]:
     return cell | {"metadata": {"nbgrader": marks, **locks}}
 
 
-def _secrets(chapter: Chapter) -> list[stubs.Secret]:
+def secrets_of(chapter: Chapter) -> list[stubs.Secret]:
     """The statements of every answer of the chapter."""
     found = []
     for name, node in chapter.definitions.items():

@@ -79,7 +79,10 @@ class Exam:
     def outcome(self, kernel: Callable, number: int) -> Outcome:
         """What the reference, or a known mistake, gives on the case of that number."""
         if (kernel, number) not in self._outcomes:
-            self._outcomes[kernel, number] = run_probe(self.stem, self.name, kernel, self.drawn[number][1])
+            stored = getattr(kernel, "stored_outcome", None)  # of a release without solutions
+            self._outcomes[kernel, number] = (
+                stored(number) if stored else run_probe(self.stem, self.name, kernel, self.drawn[number][1])
+            )
         return self._outcomes[kernel, number]
 
     def target(self, number: int) -> Mapping[str, np.ndarray]:

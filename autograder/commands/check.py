@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             catalog.stem_of(name)
     except (ValueError, catalog.UnknownKernel) as error:
         raise WrongUse(str(error)) from None
-    module, problems = _run(path, cells_to_run(notebook, released))
+    module, problems = run_cells(path, cells_to_run(notebook, released))
     for problem in problems.values():
         print(problem, file=sys.stderr)
     passed: dict[str, bool] = {}
@@ -69,7 +69,7 @@ def _read_python(path: Path) -> dict[str, Any]:
     return {"cells": cells, "metadata": {}}
 
 
-def _run(path: Path, cells: Sequence[tuple[int, str]]) -> tuple[ModuleType, dict[int, str]]:
+def run_cells(path: Path, cells: Sequence[tuple[int, str]]) -> tuple[ModuleType, dict[int, str]]:
     """Run cells in order in one module, going on after an error; the module, and what went wrong by cell number."""
     module = sys.modules[MODULE] = ModuleType(MODULE)
     module.__file__ = str(path)

@@ -2,10 +2,15 @@
 
 Each kernel gets its signature, contract, points, difficulty and expected minutes, and its solution behind a click. The
 chapter's notebook is linked for download, and for Colab, Binder and a JupyterHub where ``_config.yml`` names them.
+
+Solutions of the chapters that the environment names in ``COURSE_WITHHELD``, with commas between them, are left out, and
+so is what pages include from their references: `autograder release` builds the site for students so.
 """
 
 import ast
 import inspect
+import os
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,6 +25,9 @@ from autograder import catalog
 from autograder.checking import Check
 
 ROOT = Path(__file__).resolve().parents[2]
+WITHHELD = frozenset(filter(None, os.environ.get("COURSE_WITHHELD", "").split(",")))
+INCLUDED = re.compile(r"^(`{3,})\{literalinclude\} \S*/reference/(\w+)\.py\n.*?^\1$", re.MULTILINE | re.DOTALL)
+NOT_YET = "*The course's own code comes when this chapter is over.*"
 
 
 class KernelsDirective(SphinxDirective):
@@ -96,7 +104,8 @@ def kernel_section(check: Check) -> nodes.section:
             section += render(docstring, types(method), readable(method.returns))
     if check.uses:
         section += nodes.paragraph("", "", *inline("Uses " + ", ".join(f"``{kernel}``" for kernel in check.uses) + "."))
-    section += answer("", summary("", "Solution"), _code(source.rstrip()), classes=["solution"])
+    if catalog.stem_of(name) not in WITHHELD:
+        section += answer("", summary("", "Solution"), _code(source.rstrip()), classes=["solution"])
     return section
 
 
@@ -104,6 +113,12 @@ def _code(source: str) -> nodes.literal_block:
     return nodes.literal_block(source, source, language="python")
 
 
+def withhold(app, docname: str, source: list[str]) -> None:
+    """Take what a page includes from a withheld reference out of its text."""
+    source[0] = INCLUDED.sub(lambda match: NOT_YET if match[2] in WITHHELD else match[0], source[0])
+
+
 def setup(app):
     app.add_directive("kernels", KernelsDirective)
+    app.connect("source-read", withhold)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
