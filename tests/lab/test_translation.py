@@ -142,10 +142,10 @@ def test_both_translators_of_the_chapters_have_as_many_parameters(language):
 @pytest.mark.slow
 def test_attention_cures_the_bottleneck():
     """At equal parameters, steps and batches, on the test sentences that the chapters plot."""
-    parts = translation.corpus("italian")
+    parts = translation.corpus("french")
     shares, tokens = {}, {}
     for attention in (True, False):
-        model, _ = translation.trained_translator("italian", attention)
+        model, _ = translation.trained_translator("french", attention)
         said = translation.translate(model, [pair.source for pair in parts.test])
         shares[attention] = translation.exact_match_by_length(parts.test, said)
         tokens[attention] = translation.token_accuracy_by_length(parts.test, said)
@@ -162,8 +162,8 @@ def test_attention_cures_the_bottleneck():
 def test_attention_finds_most_of_the_gold_links_and_pairs_that_it_never_saw():
     from autograder.reference.rnn_attention import alignment_error_rate
 
-    parts = translation.corpus("italian")
-    model, _ = translation.trained_translator("italian", True)
+    parts = translation.corpus("french")
+    model, _ = translation.trained_translator("french", True)
     said = translation.translate(model, [pair.source for pair in parts.test])
     right = [(p, t) for p, t in zip(parts.test, said, strict=True) if t.words == p.target]
     found, gold = [translation.links(t) for _, t in right], [set(p.alignment) for p, _ in right]
