@@ -80,8 +80,10 @@ class _Printed(io.TextIOBase):
         return len(text)
 
 
-def run_probe(stem: str, name: str, kernel: Callable, case: Case) -> Outcome:
+def run_probe(stem: str, name: str, kernel: Callable, case: Case, put_back: bool = True) -> Outcome:
     """Run the probe of the kernel ``name`` of chapter ``stem`` on one case; never raises for what the kernel does.
+
+    A process that ends with its kernel need not ``put_back`` the functions that the kernel replaced.
 
     An interrupt from the keyboard alone goes on. Where the case is to be refused, the one array is ``refused``: whether
     the kernel raised an error, whichever; a placeholder's is none.
@@ -93,7 +95,7 @@ def run_probe(stem: str, name: str, kernel: Callable, case: Case) -> Outcome:
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(printed),
         warnings.catch_warnings(),
-        default_settings(),
+        default_settings(put_back),
         watching(case.watch) as watched,
     ):
         warnings.simplefilter("ignore")

@@ -84,14 +84,16 @@ def _resolve(dotted: str) -> Any:
 
 
 @contextlib.contextmanager
-def default_settings() -> Iterator[None]:
+def default_settings(put_back: bool = True) -> Iterator[None]:
     """Run a block under the default settings of NumPy and PyTorch, and undo what it changes.
 
     A notebook may have switched gradients off or made overflow an error; that must change no verdict. Undone are such
-    settings, the states of the random generators, and functions of the modules ``SHARED`` that were replaced.
+    settings, the states of the random generators, and functions of the modules ``SHARED`` that were replaced; not the
+    functions without ``put_back``, which costs more than most kernels.
     """
     torch = sys.modules.get("torch")
-    shared = [(module, dict(vars(module))) for name in SHARED if (module := sys.modules.get(name))]
+    names = SHARED if put_back else ()
+    shared = [(module, dict(vars(module))) for name in names if (module := sys.modules.get(name))]
     states = [(random.setstate, random.getstate())]
     if numpy_random := sys.modules.get("numpy.random"):
         states.append((numpy_random.set_state, numpy_random.get_state()))

@@ -6,6 +6,7 @@ import signal
 import socket
 import struct
 import tempfile
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 from autograder.case import Case
 from autograder.grading import sandbox, staging
 from autograder.grading.confining import EXCESSES, FILE_LIMIT, PROCESS_LIMIT
-from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, pack_case, unpack_outcome
+from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, encode, pack_case, unpack_outcome
 from autograder.grading.worker import END, ORDER, START, STATUS
 from autograder.probing import Fault, Outcome
 
 START_SECONDS = 120
+AHEAD_BYTES = 50_000  # of cases that are sent before the one ahead of them is answered
 FATAL_LIMIT = 5  # cells that may end the process before the notebook is given up
 EXCESS_TEXTS = {
     "memory": "Stopped: all processes together used more than {} MB of memory.",
@@ -192,9 +194,7 @@ class Session:
                 self._send({"kernel": name})
                 socket.send_fds(self.channel.connection, [START], [theirs.fileno()])
             with ours, contextlib.suppress(Closed):
-                for case in cases[len(outcomes) :]:
-                    ours.send(pack_case(case), self.limits.wall_seconds)
-                    outcomes.append(_outcome(ours.receive(self.limits.wall_seconds)))
+                self._exchange(ours, cases[len(outcomes) :], outcomes)
             how = self._receive()
         except (WireError, OSError) as error:
             raise self._ended(error) from None
@@ -204,6 +204,22 @@ class Session:
             case {"status": int(status), "seconds": int() | float() as seconds}:
                 return Fault(*_cause(status, seconds, self.limits))
         raise self._ended(WireError("Something else came than how the kernel's process ended."))
+
+    def _exchange(self, channel: Channel, cases: Sequence[Case], outcomes: list[Outcome]) -> None:
+        """Send cases and append what comes back. A few small ones go ahead, which saves the waiting for each other.
+
+        What is on its way fits the socket's buffer, so that no side waits to send while the other does.
+        """
+        frames = (encode(pack_case(case)) for case in cases)
+        frame, ahead = next(frames, None), deque()
+        while frame or ahead:
+            while frame and (not ahead or sum(ahead) + len(frame) <= AHEAD_BYTES):
+                with contextlib.suppress(Closed):  # what was answered before the end is still to be received
+                    channel.send_frame(frame, self.limits.wall_seconds)
+                ahead.append(len(frame))
+                frame = next(frames, None)
+            outcomes.append(_outcome(channel.receive(self.limits.wall_seconds)))
+            ahead.popleft()
 
     def _send(self, message: Any) -> None:
         self.channel.send(message, self.limits.wall_seconds)

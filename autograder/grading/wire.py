@@ -154,9 +154,13 @@ class Channel:
 
     def send(self, message: Any, seconds: float | None = None) -> None:
         """Send a message; raises ``Closed`` or ``TimedOut`` where it cannot be handed over."""
+        self.send_frame(encode(message), seconds)
+
+    def send_frame(self, frame: bytes, seconds: float | None = None) -> None:
+        """Send a message that ``encode`` made a frame of."""
         self.connection.settimeout(seconds)
         try:
-            self.connection.sendall(encode(message))
+            self.connection.sendall(frame)
         except TimeoutError:
             raise TimedOut(f"The message was not taken within {seconds:g} s.") from None
         except OSError as error:

@@ -223,7 +223,7 @@ def answer(connection: socket.socket, stem: str, name: str, kernel) -> None:
     while True:
         case = unpack_case(channel.receive())
         try:
-            outcome = run_probe(stem, name, kernel, case)
+            outcome = run_probe(stem, name, kernel, case, put_back=False)
         except BaseException as error:  # SystemExit, KeyboardInterrupt and their like
             kind = type(error).__name__
             outcome = Outcome(fault=Fault("raised", f"{kind}: {error}"[:TEXT_LIMIT], kind))
