@@ -6,7 +6,7 @@ import io
 import pytest
 from docstring import definitions, render, sections
 from docutils import nodes
-from kernels import kernel_section, launch_links
+from kernels import kernel_section, launch_links, withhold
 from math_core import LatexToMathML
 from mathml import convert, display_source
 from signature import call, readable, types
@@ -216,3 +216,21 @@ def test_terms_that_share_a_description_keep_their_types():
 
 def test_text_that_names_no_terms_stays_paragraphs():
     assert [type(node) for node in definitions("Just words\nover two lines.", {})] == [nodes.paragraph]
+
+
+def test_a_release_without_solutions_shows_none(monkeypatch):
+    page = "# One\n\n```{kernels}\n```\n\n" + (
+        "```{literalinclude} ../autograder/reference/getting_started.py\n:language: python\n```\n\n"
+        "```{literalinclude} ../autograder/reference/attention_layer.py\n:lines: 1\n```\n"
+    )
+    monkeypatch.setattr("kernels.WITHHELD", frozenset({"getting_started"}))
+    source = [page]
+    withhold(None, "index", source)
+    assert "reference/getting_started.py" not in source[0]
+    assert "comes when this chapter is over" in source[0]
+    assert "reference/attention_layer.py" in source[0]
+    withheld = kernel_section(catalog.check_of("softmax"))
+    shown = kernel_section(catalog.check_of("similarity"))
+    assert "Solution" not in withheld.astext()
+    assert "e = np.exp" not in withheld.astext()
+    assert "Solution" in shown.astext()
