@@ -40,8 +40,11 @@ def close(expected: np.ndarray, given: np.ndarray) -> np.ndarray:
     """Where two arrays of one shape agree: within tolerance, or both NaN, or the same infinity."""
     if expected.dtype.kind in "fc" and given.dtype.kind in "fc":
         relative, absolute = tolerance(expected.dtype)
+        one, other = given.astype(np.float64), expected.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.isclose(given.astype(np.float64), expected.astype(np.float64), relative, absolute, equal_nan=True)
+            # What np.isclose does, which takes ten times as long on arrays as small as these.
+            near = (np.abs(one - other) <= absolute + relative * np.abs(other)) & np.isfinite(other)
+        return near | (one == other) | (np.isnan(one) & np.isnan(other))
     return given == expected
 
 

@@ -1,6 +1,7 @@
 """The course's notebooks as data: reading them, telling their cells apart, finding the kernels that they define."""
 
 import ast
+import functools
 import hashlib
 import os
 import re
@@ -115,11 +116,16 @@ def defined_names(source: str) -> list[str]:
 
     A lambda or another name's function that is assigned counts, and what stands in a block such as ``if`` or ``try``.
     """
+    return list(_defined_names(source))
+
+
+@functools.lru_cache(maxsize=128)
+def _defined_names(source: str) -> tuple[str, ...]:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return DEFINITION.findall(source)
-    return list(_defined(body))
+        return tuple(DEFINITION.findall(source))
+    return tuple(_defined(body))
 
 
 def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
@@ -134,6 +140,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
                 yield from _defined(getattr(node, block, ()))
 
 
+@functools.lru_cache(maxsize=128)  # most cells of a class are those that were handed out
 def is_only_checks(source: str) -> bool:
     """Whether a cell does nothing but call ``check``."""
     try:

@@ -1,6 +1,7 @@
 """Looking in a source for what an instructor should know: ready-made functions, and means of tampering."""
 
 import ast
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -76,12 +77,15 @@ def ready_made_uses(notebook: Mapping[str, Any], kernel: str, reproduces: Collec
 
 def _names_of(notebook: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, list[ast.AST]]]:
     """What imports bind names to, as dotted names, and what the notebook's own top-level names stand for."""
+    return _names_in(tuple(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"))
+
+
+@functools.lru_cache(maxsize=1)  # asked for once for each kernel of a notebook
+def _names_in(sources: tuple[str, ...]) -> tuple[dict[str, str], dict[str, list[ast.AST]]]:
     modules: dict[str, str] = {}
     bindings: dict[str, list[ast.AST]] = {}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        for node in _parsed(cell["source"]):
+    for source in sources:
+        for node in _parsed(source):
             for part in ast.walk(node):
                 if isinstance(part, ast.Import):
                     for alias in part.names:
