@@ -45,6 +45,11 @@ def _other_cell_cases(draw, gates, states=("h",)):
     yield Case("single precision", inputs, dtype="float32")
     yield Case("tensors that are not contiguous, several calls", inputs, strided=True, repeated=True)
     yield Case("large inputs", inputs | {"x": 300 * inputs["x"]})
+    large = np.where(
+        np.arange(gates * d_h) < min(gates, 2) * d_h, 1e4, 0.0
+    )  # not in a GRU's candidate, which gates one
+    cancelling = {"b_ih": inputs["b_ih"] + large, "b_hh": inputs["b_hh"] - large}
+    yield Case("large biases that cancel", inputs | cancelling)
     yield Case("weights for wider inputs", inputs | _weights(draw, gates, d_in + 1, d_h), refused=True)
 
 
@@ -149,7 +154,7 @@ for _id, _new, _hint in (
     ),
     (
         "rnn-in-float32",
-        "torch.tanh((x @ W_ih.T + b_ih + h @ W_hh.T + b_hh).float()).to(x.dtype)",
+        "torch.tanh((x @ W_ih.T + b_ih).float() + (h @ W_hh.T + b_hh).float()).to(x.dtype)",
         "The step is computed in single precision whatever dtype comes in, so digits are lost.",
     ),
 ):
@@ -371,8 +376,8 @@ for _id, _old, _new, _hint, _source in (
     ),
     (
         "gru-in-float32",
-        BLEND,
-        "((1 - update) * candidate + update * h).float().to(x.dtype)",
+        "torch.sigmoid(x_update + h_update)",
+        "torch.sigmoid(x_update.float() + h_update.float()).to(x.dtype)",
         "The step is computed in single precision whatever dtype comes in, so digits are lost.",
         "",
     ),
@@ -616,8 +621,8 @@ for _id, _old, _new, _hint, _source in (
     ),
     (
         "lstm-in-float32",
-        RETURN,
-        "return new_h.float().to(x.dtype), new_c.float().to(x.dtype)",
+        GATES,
+        "((x @ W_ih.T + b_ih).float() + (h @ W_hh.T + b_hh).float()).to(x.dtype)",
         "The step is computed in single precision whatever dtype comes in, so digits are lost.",
         "",
     ),
@@ -1143,7 +1148,8 @@ def _loss_other(draw):
     inputs = _loss_inputs(draw, batch, tokens, vocab_size)
     far = 1000 + 300 * inputs["logits"]
     far[0, 0, inputs["target"][0, 0]] -= 2000  # a right token whose probability underflows
-    yield Case("logits near 1,000", inputs | {"logits": far})
+    yield Case("logits far apart", inputs | {"logits": far})
+    yield Case("logits far from zero", inputs | {"logits": 1e5 + inputs["logits"]})
     yield Case("gradients", inputs, gradient=("logits",))
     yield Case("single precision", inputs, dtype="float32")
     yield Case("tensors that are not contiguous, several calls", inputs, strided=True, repeated=True)
