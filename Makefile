@@ -24,6 +24,7 @@ course: notebooks book grade ## notebooks, site, a graded sample class with feed
 	@echo "  the exercises   exercises/"
 	@echo "  the gradebook   _build/grading/gradebook.db"
 	@echo "  the feedback    _build/grading/feedback/"
+	@echo "  the report      _build/grading/report.html"
 
 notebooks: $(READY) ## generate the student and solution notebooks
 	$(RUN) autograder.cli notebooks
@@ -31,11 +32,12 @@ notebooks: $(READY) ## generate the student and solution notebooks
 book: $(READY) ## execute the chapters that changed and build the site to _build/html
 	$(VENV)/bin/python book/_ext/build_book.py
 
-grade: $(READY) ## grade a sample class into _build/grading, with a feedback page for each student
+grade: $(READY) ## grade a sample class into _build/grading, with feedback and a report
 	@$(RUN) tests.sample_class _build/grading/submitted
 	@# The sample class is our own, so it is graded also where nothing can shut it in.
 	@unsafe=; $(RUN) autograder.cli doctor || unsafe=--unsafe; $(RUN) autograder.cli grade --cpu-seconds 5 $$unsafe
 	@$(RUN) autograder.cli feedback
+	@$(RUN) autograder.cli report --quiet
 
 serve: ## serve the built site to a browser on this machine
 	@echo "The site is at http://127.0.0.1:8000/ (end with Ctrl-C)"

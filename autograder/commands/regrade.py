@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from autograder.cli import WrongUse
-from autograder.commands.grade import add_limits, add_places, db_url, limits_of, rung_of
+from autograder.commands.grade import add_limits, add_places, db_url, limits_of, rung_of, shown_url
 
 EPILOG = (
     "Shows the old and the new mark side by side and records nothing, unless --record is said. Exit code 0 when the "
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         recorded = regrading.RECORDED if arguments.record else regrading.SEEN
         regrading.log(one, arguments.out, regrading.FAILED if one.new is None else recorded)
     if arguments.record and len(failed) < len(regrades):
-        print(f"Recorded: {url}")
+        print(f"Recorded: {shown_url(arguments)}")
     elif any(one.changes for one in regrades):
         print("Nothing is recorded yet. To record the new marks, give the same command with --record.")
     return 1 if failed else 0

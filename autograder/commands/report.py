@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", type=Path, help="the HTML file (default: report.html in the grading directory)"
     )
     parser.add_argument("--assignment", action="append", metavar="CHAPTER", help="this chapter (default: all)")
+    parser.add_argument("--quiet", action="store_true", help="write the page alone")
     add_places(parser)
     add_settings(parser)
 
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(f"{arguments.out} holds no results; to grade submissions:  autograder grade")
     file = arguments.file or arguments.out / "report.html"
     write_text(file, page(report))
-    _print(report)
+    if not arguments.quiet:
+        _print(report)
     print(f"Report: {file}")
     return 0
 
