@@ -19,12 +19,12 @@ languages = pytest.mark.parametrize("language", LANGUAGES)
 def pairs():
     """Pairs of all lengths in each language, from a seed that the corpus does not use."""
     draw = parallel_corpus.draw_pairs
-    return {name: draw(name, 1000, 7, (3, 20)) + draw(name, 1000, 8, (21, 40)) for name in LANGUAGES}
+    return {name: draw(name, 1000, 7, (3, 20)) + draw(name, 500, 8, (21, 40)) for name in LANGUAGES}
 
 
 @pytest.fixture(scope="module")
 def splits():
-    return {name: parallel_corpus.corpus(name, train=3000, validation=200, test=200) for name in LANGUAGES}
+    return {name: parallel_corpus.corpus(name, train=1500, validation=150, test=150) for name in LANGUAGES}
 
 
 @languages

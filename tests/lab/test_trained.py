@@ -20,7 +20,7 @@ def build(width, seed):
 
 def train(model, width, seed):
     calls.append(width)
-    time.sleep(0.2)
+    time.sleep(0.05)
     with torch.no_grad():
         model.weight += 1.0
     return [model.weight.sum().item()]
