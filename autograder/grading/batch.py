@@ -121,7 +121,9 @@ def grade_directory(
             for task in pending:
                 results.remove(task.found.student, task.found.stem)
             flow = _Flow(lambda task: _submit(executor, task, seed, limits, rung), map(read_again, pending))
-            for batch in _recorded_batches(db_url, pending, flow, failures):
+            handed_in = [(task.found.student, task.found.stem) for task in pending]
+            old = [(student, stem) for student, stem in handed_in if student in known[stem]]
+            for batch in _recorded_batches(db_url, {stem for _, stem in handed_in}, old, flow, failures):
                 for task, result in batch:
                     show(directory, task.found, result)
                     results.write(task.found.student, task.key, result)
@@ -183,14 +185,19 @@ class _Flow:
             yield from finished
 
 
-def _recorded_batches(db_url: str, pending: Sequence[Task], flow: _Flow, failures: list[str]) -> Iterator[Batch]:
-    """Enter results in the gradebook as they come, a few in one transaction, and yield what is entered."""
+def _recorded_batches(
+    db_url: str, stems: Collection[str], old: Collection[tuple[str, str]], flow: _Flow, failures: list[str]
+) -> Iterator[Batch]:
+    """Enter results in the gradebook as they come, a few in one transaction, and yield what is entered.
+
+    First the ``old`` marks, by student and chapter, are taken back.
+    """
     from autograder.grading import gradebook as marks  # loads nbgrader, while the pool is at work
 
     with marks.open_gradebook(db_url) as gradebook:
-        for stem in sorted({task.found.stem for task in pending}):
+        for stem in sorted(stems):
             marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
-        marks.take_back(gradebook, [(task.found.student, task.found.stem) for task in pending])
+        marks.take_back(gradebook, old)
         for batch in _batches(flow, failures):
             marks.record(gradebook, [(task.found.student, result) for task, result in batch])
             yield batch
