@@ -835,13 +835,14 @@ def _step_padding(draw):
 
 @attention_decoder_step.aspect("gradients, single precision", points=1)
 def _step_numbers(draw):
-    d_y, d_s, d_h, d_a, keys, batch = draw.sizes(6, 2)
-    mask = draw.mask(batch, keys)
+    d_y, d_s, d_h, d_a, batch = draw.sizes(5, 2)
+    keys = 10
+    mask = _ragged(draw, batch, keys)
     inputs = _step_inputs(draw, batch, keys, d_y, d_s, d_h, d_a, mask)
     floats = tuple(name for name in inputs if name != "key_mask")
     yield Case("gradients for everything", inputs, gradient=floats)
     mask = mask.copy()
-    mask[1] = False
+    mask[-1] = False
     yield Case("gradients with a sentence without words", inputs | {"key_mask": mask}, gradient=floats)
     yield Case("tensors that are not contiguous", inputs, strided=True)
     yield Case("single precision", inputs, dtype="float32")
