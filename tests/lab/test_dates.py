@@ -61,4 +61,4 @@ def test_dates_are_learned():
     _, test = dates.corpus()
     said = translation.translate(model, [pair.source for pair in test])
     assert losses[0] > 2
-    assert sum(t.words == p.target for p, t in zip(test, said, strict=True)) / len(test) > 0.95
+    assert sum(t.words == p.target for p, t in zip(test, said, strict=True)) / len(test) > 0.9
