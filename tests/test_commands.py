@@ -93,7 +93,8 @@ def test_wrong_use_in_a_process_of_its_own():
         [sys.executable, "-m", "autograder.cli", "hint", "softmaxx"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("autograder hint: There is no kernel 'softmaxx' in this course. Did you mean: softmax")
+    assert done.stderr.startswith("autograder hint: There is no kernel 'softmaxx'")
+    assert "Did you mean: softmax" in done.stderr
 
 
 def test_a_missing_package_of_the_grader_is_named(tmp_path, monkeypatch, capsys):
