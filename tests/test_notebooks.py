@@ -461,7 +461,7 @@ def test_released_notebook_that_is_not_there_is_said_so(monkeypatch, tmp_path):
 
 def test_installed_package_has_its_notebooks_beside_it(monkeypatch, tmp_path):
     monkeypatch.setattr(notebooks, "ROOT", tmp_path / "site-packages")
-    monkeypatch.setattr(notebooks.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(notebooks, "SHARE", tmp_path / "share/attention-course")
     target = tmp_path / "share/attention-course/exercises/getting_started.ipynb"
     target.parent.mkdir(parents=True)
     shutil.copy(ROOT / "exercises/getting_started/getting_started.ipynb", target)
