@@ -5,15 +5,16 @@ import textwrap
 
 from docutils import nodes
 
-LITERAL = re.compile(r"``(.+?)``|`(.+?)`")
+MARKED = re.compile(r"``(.+?)``|`(.+?)`|(?<!\w)\*(\w[^*]*)\*(?!\w)")
 
 
 def inline(text: str) -> list[nodes.Node]:
-    """Text with backticked pieces as literals."""
+    """Text with backticked pieces as literals and starred ones as emphasis."""
     found: list[nodes.Node] = []
     end = 0
-    for match in LITERAL.finditer(text):
-        found += [nodes.Text(text[end : match.start()]), nodes.literal("", match[1] or match[2])]
+    for match in MARKED.finditer(text):
+        marked = nodes.emphasis("", match[3]) if match[3] else nodes.literal("", match[1] or match[2])
+        found += [nodes.Text(text[end : match.start()]), marked]
         end = match.end()
     return [*found, nodes.Text(text[end:])]
 
@@ -75,5 +76,5 @@ def render(docstring: str, types: dict[str, str], returned: str = "") -> list[no
             found.append(nodes.rubric("", title))
         if title == "Returns" and returned:
             found.append(nodes.paragraph("", "", *_kind(returned)))
-        found += definitions(text, types) if title in ("Parameters", "Raises") else paragraphs(text)
+        found += definitions(text, types) if title in ("Parameters", "Returns", "Raises") else paragraphs(text)
     return found

@@ -4,7 +4,7 @@ import ast
 import io
 
 import pytest
-from docstring import definitions, render, sections
+from docstring import definitions, inline, render, sections
 from docutils import nodes
 from kernels import kernel_section, launch_links, withhold
 from math_core import LatexToMathML
@@ -212,6 +212,20 @@ def test_a_docstring_splits_into_its_sections():
 def test_terms_that_share_a_description_keep_their_types():
     (items,) = definitions("q, k\n    Two inputs.", {"q": "float array ``(n, d)``", "k": "float array ``(m, d)``"})
     assert items.astext().split("\n")[0] == "q, k float array (n, d), float array (m, d)"
+
+
+def test_several_results_are_a_list_of_terms():
+    found = render("One line.\n\nReturns\n-------\nstates\n    All of them.\nlast\n    The last.", {}, "two tensors")
+    assert [node.astext().split("\n") for node in found[-1].children] == [
+        ["states", "", "All of them."],
+        ["last", "", "The last."],
+    ]
+
+
+def test_stars_are_emphasis_and_products_are_not():
+    found = inline("The gate acts *after* its weights: a * b * c, ``x*y``.")
+    assert [node.astext() for node in found if isinstance(node, nodes.emphasis)] == ["after"]
+    assert "".join(node.astext() for node in found) == "The gate acts after its weights: a * b * c, x*y."
 
 
 def test_text_that_names_no_terms_stays_paragraphs():
