@@ -95,7 +95,8 @@ class _Maker:
         half = list(self.checks)[: len(self.checks) // 2]
         yield self._sample("さくら", "half done", {name: self.answers[name] for name in half}, frozenset(half))
         yield self._sample("Ελένη", "untouched", {}, frozenset())
-        broken = self.answers | {last: self.answers[last].replace("    return", "    return (", 1)}
+        # The last "return" is code; an earlier one may be a word of the docstring.
+        broken = self.answers | {last: "    return (".join(self.answers[last].rsplit("    return", 1))}
         yield self._sample("김민준", "a syntax error in one kernel", broken, others)
         endless = self.answers | {last: LOOP.format(name=last)}
         yield self._sample("שרה", "an endless loop in one kernel", endless, others, intact=False)
