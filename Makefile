@@ -3,6 +3,7 @@ VENV   := .venv
 PYTHON ?= python3
 RUN    := $(VENV)/bin/python -m
 READY  := $(VENV)/.ready
+SAMPLE := _build/grading/.sample_class
 
 .DEFAULT_GOAL := help
 .PHONY: help course book notebooks test test-fast grade serve sharpness lint lock clean
@@ -32,8 +33,11 @@ notebooks: $(READY) ## generate the student and solution notebooks
 book: $(READY) ## execute the chapters that changed and build the site to _build/html
 	$(VENV)/bin/python book/_ext/build_book.py
 
-grade: $(READY) ## grade a sample class into _build/grading, with feedback and a report
+$(SAMPLE): $(READY) tests/sample_class.py $(wildcard tests/variants/*.py exercises/*/*.ipynb autograder/*.py autograder/*/*.py)
 	@$(RUN) tests.sample_class _build/grading/submitted
+	@touch $@
+
+grade: $(SAMPLE) ## grade a sample class into _build/grading, with feedback and a report
 	@# The sample class is our own, so it is graded also where nothing can shut it in.
 	@unsafe=; $(RUN) autograder.cli doctor || unsafe=--unsafe; $(RUN) autograder.cli grade --cpu-seconds 5 $$unsafe
 	@$(RUN) autograder.cli feedback
