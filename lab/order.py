@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lab.training import fit
+
 NUM_SYMBOLS = 12
 FIRST, SECOND = 0, 1  # the two symbols whose order is asked for; all others are filling
 
@@ -67,19 +69,13 @@ def train(
 ) -> list[float]:
     """Train on lengths of 2 to ``max_length``, with a learning rate that falls to zero; the loss of each step."""
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    losses = []
-    for _ in range(steps):
+
+    def next_loss() -> Tensor:
         length = int(torch.randint(2, max_length + 1, (), generator=generator))
         symbols, yes = draw(batch, length, generator)
-        loss = F.cross_entropy(model(symbols), yes.long())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    return losses
+        return F.cross_entropy(model(symbols), yes.long())
+
+    return fit(model, next_loss, steps, lr)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from autograder.reference.attention_layer import attention_weights
 from autograder.reference.multi_head_attention import split_heads
+from lab.training import fit
 
 LENGTH = 12
 NUM_SYMBOLS = 10
@@ -76,18 +77,12 @@ class PointerModel(nn.Module):
 def train(model: nn.Module, steps: int, batch: int = 32, lr: float = 5e-3, seed: int = 0) -> list[float]:
     """Train with a learning rate that falls to zero; the loss of each step."""
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    losses = []
-    for _ in range(steps):
+
+    def next_loss() -> Tensor:
         drawn = draw(batch, generator)
-        loss = F.cross_entropy(model(drawn).flatten(0, -2), drawn.answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    return losses
+        return F.cross_entropy(model(drawn).flatten(0, -2), drawn.answers.flatten())
+
+    return fit(model, next_loss, steps, lr)
 
 
 def trained(

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lab.training import fit
+
 NUM_KEYS = 512
 NUM_VALUES = 32
 
@@ -79,19 +81,13 @@ def train(
 ) -> list[float]:
     """Train on lists of 2 to ``max_pairs`` pairs, with a learning rate that falls to zero; the loss of each step."""
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    losses = []
-    for _ in range(steps):
+
+    def next_loss() -> Tensor:
         pairs = int(torch.randint(2, max_pairs + 1, (), generator=generator))
         question = ask(batch, pairs, generator)
-        loss = F.cross_entropy(model(question), question.answer)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    return losses
+        return F.cross_entropy(model(question), question.answer)
+
+    return fit(model, next_loss, steps, lr)
 
 
 @torch.no_grad()

@@ -41,7 +41,7 @@ def fit(
     def share(step: int) -> float:
         if step < warm_up:
             return (step + 1) / warm_up
-        return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up)))
+        return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(steps - warm_up, 1)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
     losses = []
