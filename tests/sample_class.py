@@ -74,7 +74,7 @@ class _Maker:
     def __init__(self, stem: str):
         self.stem = stem
         self.checks = catalog.checks(stem)
-        self.released = json.loads(notebooks.released_path(stem).read_bytes())
+        self.released = notebooks.released(stem)
         self.answers = {
             name: textwrap.dedent(inspect.getsource(check.reference)) for name, check in self.checks.items()
         }
@@ -300,8 +300,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where to write STUDENT/CHAPTER/CHAPTER.ipynb")
     arguments = parser.parse_args()
-    stems = [stem for stem in sorted(set(catalog.kernels().values())) if notebooks.released_path(stem).exists()]
-    samples = [sample for stem in stems for sample in sample_class(stem)]
+    samples = [sample for stem in notebooks.stems() for sample in sample_class(stem)]
     for leftover in {path.name for path in arguments.directory.glob("*")} - {sample.student for sample in samples}:
         shutil.rmtree(arguments.directory / leftover)
     write(samples, arguments.directory)

@@ -43,10 +43,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(arguments: argparse.Namespace):
     """The settings, and the chapters of the course."""
-    from autograder import catalog
+    from autograder import notebooks
     from autograder.course.settings import SettingsError, read_settings
 
-    stems = sorted(set(catalog.kernels().values()))
+    stems = notebooks.stems()
     try:
         return read_settings(arguments.course, stems), stems
     except SettingsError as error:

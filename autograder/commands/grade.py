@@ -168,9 +168,8 @@ def rung_of(arguments: argparse.Namespace) -> str:
 
 
 def _stems(wanted: list[str] | None) -> list[str]:
-    from autograder import catalog
 
-    known = sorted(stem for stem in set(catalog.kernels().values()) if notebooks.released_path(stem).exists())
+    known = notebooks.stems()
     if not known:
         raise WrongUse("no chapter has a notebook; to generate them:  autograder notebooks")
     for stem in wanted or ():

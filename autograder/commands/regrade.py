@@ -54,10 +54,10 @@ def _found(arguments: argparse.Namespace) -> list:
     from autograder import catalog, notebooks
     from autograder.grading.placing import find_submissions
 
-    known = {stem for stem in catalog.kernels().values() if notebooks.released_path(stem).exists()}
-    stems = {arguments.assignment} if arguments.assignment else known
+    known = notebooks.stems()
+    stems = [arguments.assignment] if arguments.assignment else known
     if arguments.assignment and arguments.assignment not in known:
-        raise WrongUse(f"there is no chapter {arguments.assignment!r}; there are {', '.join(sorted(known))}.")
+        raise WrongUse(f"there is no chapter {arguments.assignment!r}; there are {', '.join(known)}.")
     if arguments.kernel:
         try:
             stems = {catalog.stem_of(arguments.kernel)}

@@ -93,7 +93,7 @@ def record(regrades: Sequence[Regrade], directory: Path, db_url: str) -> None:
             if one.new is None:
                 _flag(gradebook, student, stem, one.kernel)
                 continue
-            marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
+            marks.register(gradebook, stem, notebooks.released(stem))
             marks.record(gradebook, [(student, one.to_record)])
             show(directory, one.found, one.to_record)
             # A result of which only one kernel is new is no result of this key: the next run grades it whole.

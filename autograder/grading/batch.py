@@ -1,7 +1,6 @@
 """Grading everything that lies in a directory, with results recorded as they come."""
 
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -136,7 +135,7 @@ def show(directory: Path, found: Found, result: SubmissionResult) -> None:
     """Put the notebook where formgrader looks for it, or take it away where what was handed in is no notebook."""
     path = directory / "autograded" / found.student / found.stem / f"{found.stem}.ipynb"
     try:
-        released = json.loads(notebooks.released_path(found.stem).read_bytes())
+        released = notebooks.released(found.stem)
         notebooks.write_text(path, autograded_notebook(found.data or b"", result, released))
     except NotReadable:
         path.unlink(missing_ok=True)
@@ -196,7 +195,7 @@ def _recorded_batches(
 
     with marks.open_gradebook(db_url) as gradebook:
         for stem in sorted(stems):
-            marks.register(gradebook, stem, json.loads(notebooks.released_path(stem).read_bytes()))
+            marks.register(gradebook, stem, notebooks.released(stem))
         marks.take_back(gradebook, old)
         for batch in _batches(flow, failures):
             marks.record(gradebook, [(task.found.student, result) for task, result in batch])

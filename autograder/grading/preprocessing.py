@@ -6,7 +6,6 @@ No student code runs in nbgrader's process, nor in a kernel that it starts.
 """
 
 import atexit
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Enum, Integer, Unicode
 
-from autograder import catalog, notebooks
+from autograder import catalog
 from autograder.grading import gradebook as marks
 from autograder.grading.autograded import mark_of_cell, restored_notebook, verdict
 from autograder.grading.confining import RUNGS
@@ -25,6 +24,7 @@ from autograder.grading.records import Results, course_digest, key_of, seed_of
 from autograder.grading.session import Limits
 from autograder.grading.submission import NotReadable, read_notebook, read_released
 from autograder.grading.summary import remarks
+from autograder.notebooks import released
 
 
 class SubmissionExporter(NotebookExporter):
@@ -61,7 +61,7 @@ class SubmissionExporter(NotebookExporter):
             Results(Path(self.directory)).remove(found.student, found.stem)
             with marks.open_gradebook(of["db_url"]) as gradebook:
                 if found.stem not in self.registered:
-                    marks.register(gradebook, found.stem, _released(found.stem))
+                    marks.register(gradebook, found.stem, released(found.stem))
                     self.registered.add(found.stem)
                 marks.take_back(gradebook, [(found.student, found.stem)])
         except Exception as error:
@@ -78,7 +78,7 @@ class SubmissionExporter(NotebookExporter):
         except NotReadable:
             cells = read_released(found.stem)["cells"]
         return self.from_notebook_node(
-            nbformat.from_dict(restored_notebook(cells, _released(found.stem))), resources, **options
+            nbformat.from_dict(restored_notebook(cells, released(found.stem))), resources, **options
         )
 
     def find(self, of: dict[str, str]) -> Found:
@@ -138,7 +138,3 @@ class SaveMarks(SaveAutoGrades):
             )
             grade.auto_score, grade.needs_manual_grade = None, True
             self.gradebook.db.commit()
-
-
-def _released(stem: str) -> dict[str, Any]:
-    return json.loads(notebooks.released_path(stem).read_bytes())

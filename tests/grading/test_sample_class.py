@@ -24,7 +24,7 @@ from autograder.reading import answer, definition, functions
 from tests.sample_class import LOST, Sample, sample_class, write
 
 pytestmark = pytest.mark.slow
-STEMS = [stem for stem in sorted(set(catalog.kernels().values())) if notebooks.released_path(stem).exists()]
+STEMS = notebooks.stems()
 LIMITS = Limits(cpu_seconds=5, wall_seconds=90)
 
 
