@@ -19,6 +19,7 @@ from autograder.grading import sandbox, summary
 from autograder.grading.grade import close_workers, grade_submission
 from autograder.grading.session import Limits
 from autograder.notebooks import ROOT
+from tests.grading.rungs import need
 
 pytestmark = pytest.mark.slow
 ATTACKS = sorted((Path(__file__).parents[1] / "attacks").glob("*.txt"))
@@ -37,8 +38,7 @@ WRONG = "def softmax(x, axis=-1):\n    return x"
 
 @pytest.fixture(scope="module", params=sandbox.BEST_FIRST)
 def rung(request):
-    if reason := sandbox.why_not(request.param):
-        pytest.skip(reason)
+    need(request.param)
     yield request.param
     close_workers()
 

@@ -11,6 +11,7 @@ from autograder import cli
 from autograder.grading import landlock, linux, sandbox, seccomp
 from autograder.grading.session import Limits, Worker, run_notebook
 from autograder.notebooks import ROOT, released_path
+from tests.grading.rungs import need
 
 KILLED, ALLOWED = seccomp.KILL, seccomp.ALLOW
 REFUSED, ABSENT = seccomp.ERRNO | errno.EPERM, seccomp.ERRNO | errno.ENOSYS
@@ -116,8 +117,7 @@ def test_a_course_that_is_installed_among_the_packages_is_hidden(monkeypatch, tm
     if not missing["landlock"]:
         with pytest.raises(sandbox.NotAvailable, match="cannot hide"):
             Worker("getting_started", "landlock")
-    if missing["bubblewrap"]:
-        pytest.skip(missing["bubblewrap"])
+    need("bubblewrap")
     worker = Worker("getting_started", "bubblewrap")
     try:
         came = run_notebook(worker, [(1, f"open({str(answer)!r})")], {}, Limits(cpu_seconds=5))

@@ -13,6 +13,7 @@ from autograder.grading.confining import processes_below
 from autograder.grading.session import Limits, Worker, WorkerLost, run_notebook
 from autograder.judging import draw_cases, judge
 from autograder.notebooks import ROOT
+from tests.grading.rungs import need
 
 pytestmark = pytest.mark.slow
 STEM, NAME = "getting_started", "softmax"
@@ -33,8 +34,8 @@ RUNGS = (*sandbox.BEST_FIRST, *([sandbox.UNSAFE] if all(map(sandbox.why_not, san
 
 @pytest.fixture(scope="module", params=RUNGS)
 def worker(request):
-    if request.param != sandbox.UNSAFE and (reason := sandbox.why_not(request.param)):
-        pytest.skip(reason)
+    if request.param != sandbox.UNSAFE:
+        need(request.param)
     worker = Worker(STEM, request.param)
     yield worker
     worker.close()
