@@ -47,6 +47,12 @@ def open_page(browser, url: str, **options):
 def invisible_formulas(page) -> list[str]:
     """Formulas without a box, after every fold is opened."""
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.setAttribute('open', ''))")
+    # Code in a fold fades in, and half faded it is too pale to read.
+    page.evaluate(
+        """() => Promise.all(document.getAnimations()
+            .filter(animation => animation.effect.getComputedTiming().endTime !== Infinity)
+            .map(animation => animation.finished)).then(() => true)"""
+    )
     return page.evaluate(
         """() => [...document.querySelectorAll("main math")]
             .filter(formula => formula.getClientRects().length === 0 || formula.getBoundingClientRect().width < 3)
@@ -74,6 +80,12 @@ def test_a_page_loads_clean_and_is_accessible(browser, url, scheme):
 def test_a_page_fits_on_a_phone(browser, url):
     page, wrong = open_page(browser, url, viewport=PHONE, has_touch=True, is_mobile=True)
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.setAttribute('open', ''))")
+    # Code in a fold fades in, and half faded it is too pale to read.
+    page.evaluate(
+        """() => Promise.all(document.getAnimations()
+            .filter(animation => animation.effect.getComputedTiming().endTime !== Infinity)
+            .map(animation => animation.finished)).then(() => true)"""
+    )
     too_wide = page.evaluate(
         """() => [...document.querySelectorAll("article *")].filter(element => {
             if (element.getBoundingClientRect().right <= innerWidth + 1) return false;
