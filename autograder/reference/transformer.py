@@ -1,9 +1,14 @@
 """Reference kernels of the chapter "The Transformer"."""
 
+import math
+
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from autograder.reference.multi_head_attention import MultiHeadAttention
+from autograder.reference.self_attention import causal_mask, sinusoidal_positions
 
 
 def layer_norm(
@@ -157,6 +162,297 @@ def residual_add_norm(
         )
     kept = F.dropout(sublayer_output, dropout)
     return layer_norm(x + kept, weight, bias)
+
+
+class EncoderBlock(nn.Module):
+    """One layer of the encoder: self-attention, then the feed-forward network, each with residual and norm.
+
+    Parameters
+    ----------
+    d_model
+        Width of the tokens that come in and go out.
+    num_heads
+        Number of heads of the attention; it divides ``d_model``.
+    d_ff
+        Width of the feed-forward network's hidden layer.
+    dropout
+        Probability with which a number of each sub-layer's output is dropped in training.
+
+    Notes
+    -----
+    Post-norm, as in 2017: the norm is of the sum. The parameters have the names and shapes of
+    ``torch.nn.TransformerEncoderLayer``, so that the state dict of one loads into the other. ``norm1`` and ``norm2``
+    hold the gains and shifts. In training PyTorch's layer drops attention weights and hidden units too, which the
+    paper's section 5.4 does not name. A padded token has an output like any other, as in PyTorch's layer; a stack of
+    these, ``torch.nn.TransformerEncoder``, gives zeros there in inference. In a sequence of nothing but padding the
+    attention gives its output's bias; PyTorch's layer does so in training, and may give NaN in inference.
+    ``4 * N * d_model**2 + 2 * N * d_model * d_ff + 2 * N**2 * d_model`` multiply-adds for each sequence.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need" (2017), sections 3.1 and 5.4.
+
+    Examples
+    --------
+    >>> block = EncoderBlock(d_model=12, num_heads=3, d_ff=20)
+    >>> block(torch.zeros(7, 5, 12)).shape
+    torch.Size([7, 5, 12])
+    """
+
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch token d_model"],
+        key_mask: Bool[Tensor, "*batch token"] | None = None,
+    ) -> Float[Tensor, "*batch token d_model"]:
+        """Let the tokens look at each other, then change each by itself.
+
+        Parameters
+        ----------
+        x
+            One token in each row.
+        key_mask
+            True where a token is real, False where it is padding and nobody may look at it; None where all are real.
+
+        Returns
+        -------
+        One output for each token. Dtype as that of ``x``.
+        """
+        dropout = self.dropout if self.training else 0.0
+        attn_output = self.self_attn(x, x, x, key_mask=key_mask)
+        x = residual_add_norm(x, attn_output, self.norm1.weight, self.norm1.bias, dropout)
+        hidden = feed_forward(x, self.linear1.weight, self.linear1.bias, self.linear2.weight, self.linear2.bias)
+        return residual_add_norm(x, hidden, self.norm2.weight, self.norm2.bias, dropout)
+
+
+class DecoderBlock(nn.Module):
+    """One layer of the decoder: causal self-attention, attention to the memory, the feed-forward network.
+
+    Parameters
+    ----------
+    d_model
+        Width of the tokens that come in and go out, and of the memory.
+    num_heads
+        Number of heads of both attentions; it divides ``d_model``.
+    d_ff
+        Width of the feed-forward network's hidden layer.
+    dropout
+        Probability with which a number of each sub-layer's output is dropped in training.
+
+    Notes
+    -----
+    Each of the three sub-layers has its residual and its norm: post-norm, as in 2017. The parameters have the names
+    and shapes of ``torch.nn.TransformerDecoderLayer``, so that the state dict of one loads into the other:
+    ``self_attn`` with ``norm1``, ``multihead_attn`` (the attention to the memory) with ``norm2``, the network with
+    ``norm3``. PyTorch's layer is causal only if it is given a ``tgt_mask``; in training it drops attention weights and
+    hidden units too.
+    Padding needs no mask in the target as long as it comes last: no token that counts can see it.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need" (2017), sections 3.1 and 3.2.3.
+
+    Examples
+    --------
+    >>> block = DecoderBlock(d_model=12, num_heads=3, d_ff=20)
+    >>> block(torch.zeros(7, 5, 12), memory=torch.zeros(7, 9, 12)).shape
+    torch.Size([7, 5, 12])
+    """
+
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch query d_model"],
+        memory: Float[Tensor, "*batch key d_model"],
+        memory_key_mask: Bool[Tensor, "*batch key"] | None = None,
+    ) -> Float[Tensor, "*batch query d_model"]:
+        """Let the target's tokens look back, then at the source, then change each by itself.
+
+        Parameters
+        ----------
+        x
+            The target's tokens, one in each row. None sees one that comes after it.
+        memory
+            What the encoder made of the source. It gives the keys and values, and every target token may see all of it.
+        memory_key_mask
+            True where a token of the memory is real, False where it is padding; None where all are real.
+
+        Returns
+        -------
+        One output for each target token. Dtype as that of ``x``.
+        """
+        dropout = self.dropout if self.training else 0.0
+        length = x.shape[-2]
+        attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length))
+        x = residual_add_norm(x, attn_output, self.norm1.weight, self.norm1.bias, dropout)
+        attn_output = self.multihead_attn(x, memory, memory, key_mask=memory_key_mask)
+        x = residual_add_norm(x, attn_output, self.norm2.weight, self.norm2.bias, dropout)
+        hidden = feed_forward(x, self.linear1.weight, self.linear1.bias, self.linear2.weight, self.linear2.bias)
+        return residual_add_norm(x, hidden, self.norm3.weight, self.norm3.bias, dropout)
+
+
+class Transformer(nn.Module):
+    """From the words of a source sentence, and of a target sentence so far, to scores for each next target word.
+
+    Parameters
+    ----------
+    source_size, target_size
+        How many words the two vocabularies have.
+    d_model, num_heads, d_ff
+        Sizes of each block.
+    num_layers
+        How many blocks the encoder has, and how many the decoder.
+    dropout
+        Probability with which a number is dropped in training: in the sum of embedding and position, and in each
+        sub-layer's output.
+
+    Notes
+    -----
+    The output layer is tied: its weight is the target's embedding, and it has no bias. Embeddings are drawn with
+    standard deviation ``d_model ** -0.5``, so that both the scaled embeddings and the first scores are of size 1.
+    Sentences may be of any length.
+    ``torch.nn.Transformer`` has neither embeddings nor an output layer, and it puts one more norm behind the last block
+    of the encoder and of the decoder.
+
+    References
+    ----------
+    Vaswani et al., "Attention Is All You Need" (2017), figure 1, sections 3.4, 3.5 and 5.4.
+
+    Examples
+    --------
+    >>> model = Transformer(source_size=30, target_size=40, d_model=12, num_heads=3, d_ff=20, num_layers=2)
+    >>> source, target_in = torch.zeros(7, 5, dtype=torch.long), torch.zeros(7, 9, dtype=torch.long)
+    >>> model(source, target_in).shape
+    torch.Size([7, 9, 40])
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        num_layers: int,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.dropout = dropout
+        self.source_embedding = nn.Embedding(source_size, d_model)
+        self.target_embedding = nn.Embedding(target_size, d_model)
+        self.encoder = nn.ModuleList(EncoderBlock(d_model, num_heads, d_ff, dropout) for _ in range(num_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(d_model, num_heads, d_ff, dropout) for _ in range(num_layers))
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=d_model**-0.5)
+
+    def embed(
+        self, tokens: Int[Tensor, "*batch token"], embedding: nn.Embedding
+    ) -> Float[Tensor, "*batch token d_model"]:
+        """Look words up, make them ``sqrt(d_model)`` times as large, add their positions, and drop some of the numbers.
+
+        Parameters
+        ----------
+        tokens
+            Indices of words.
+        embedding
+            The source's or the target's.
+
+        Returns
+        -------
+        One token in each row: what the first block reads.
+        """
+        x = embedding(tokens) * math.sqrt(embedding.embedding_dim)
+        x = x + sinusoidal_positions(*x.shape[-2:]).to(x)
+        return F.dropout(x, self.dropout, self.training)
+
+    def encode(
+        self, source: Int[Tensor, "*batch key"], key_mask: Bool[Tensor, "*batch key"] | None = None
+    ) -> Float[Tensor, "*batch key d_model"]:
+        """Read the source sentences.
+
+        Parameters
+        ----------
+        source
+            Indices of the source's words.
+        key_mask
+            True where a word is real, False where it is padding; None where all are real.
+
+        Returns
+        -------
+        The memory: the output of the encoder's last block.
+        """
+        x = self.embed(source, self.source_embedding)
+        for block in self.encoder:
+            x = block(x, key_mask)
+        return x
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "*batch query"],
+        memory: Float[Tensor, "*batch key d_model"],
+        key_mask: Bool[Tensor, "*batch key"] | None = None,
+    ) -> Float[Tensor, "*batch query target_size"]:
+        """Score every word of the target's vocabulary as the next one, at each place.
+
+        Parameters
+        ----------
+        target_in
+            Indices of the target's words before, beginning with the start of sentence.
+        memory
+            What `encode` made of the source.
+        key_mask
+            True where a word of the source is real, as for `encode`.
+
+        Returns
+        -------
+        Logits, the scores before a softmax. Those at place ``t`` depend on the words up to ``t`` alone.
+        """
+        x = self.embed(target_in, self.target_embedding)
+        for block in self.decoder:
+            x = block(x, memory, key_mask)
+        return F.linear(x, self.target_embedding.weight)
+
+    def forward(
+        self,
+        source: Int[Tensor, "*batch key"],
+        target_in: Int[Tensor, "*batch query"],
+        key_mask: Bool[Tensor, "*batch key"] | None = None,
+    ) -> Float[Tensor, "*batch query target_size"]:
+        """Encode, then decode.
+
+        Parameters
+        ----------
+        source
+            Indices of the source's words.
+        target_in
+            Indices of the target's words before, beginning with the start of sentence.
+        key_mask
+            True where a word of the source is real, False where it is padding; None where all are real.
+
+        Returns
+        -------
+        The logits of `decode`.
+        """
+        memory = self.encode(source, key_mask)
+        return self.decode(target_in, memory, key_mask)
 
 
 def noam_learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
