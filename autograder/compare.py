@@ -96,23 +96,28 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
     if not wrong.any():
         return None
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    at = f"at index {list(index)}" if index else "(it is a single number)"
     if name.endswith("_after"):
         argument = name.removesuffix("_after")
-        text = f"The kernel changed its argument `{argument}`, first {at}. Work on a new array instead."
+        text = f"The kernel changed its argument `{argument}`{_first(index)}. Work on a new array instead."
         return Mismatch(name, "changed", text, index)
     stray = wrong & ~np.isfinite(given) & np.isfinite(target)
     if stray.any():
         index = tuple(int(i) for i in np.argwhere(stray)[0])
         what = "NaN" if np.isnan(given[index]) else "infinite"
-        at = f"first at index {list(index)}" if index else "as a single number"
-        text = f"{label} is {what} in {stray.sum()} of {stray.size} entries, {at}; it should be finite."
-        return Mismatch(name, "not finite", text, index)
-    text = (
-        f"{label} has the right shape {target.shape}, but {wrong.sum()} of {wrong.size} entries are wrong, first {at}"
-    )
+        where = f" in {stray.sum()} of {stray.size} entries{_first(index)}" if stray.size > 1 else ""
+        return Mismatch(name, "not finite", f"{label} is {what}{where}; it should be finite.", index)
+    if wrong.size > 1:
+        text = f"{label} has the right shape {target.shape}, but {wrong.sum()} of {wrong.size} entries are wrong"
+        text += _first(index)
+    else:
+        text = f"{label} is one number, as it should be, but not the right one"
     if target.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
             gap = np.abs(given.astype(np.float64) - target.astype(np.float64))[wrong]
-        text += f"; the largest error is {np.nanmax(gap):.2g}" if np.isfinite(gap).any() else ""
+        error = "the largest error" if wrong.size > 1 else "the error"
+        text += f"; {error} is {np.nanmax(gap):.2g}" if np.isfinite(gap).any() else ""
     return Mismatch(name, "values", text + ".", index)
+
+
+def _first(index: tuple[int, ...]) -> str:
+    return f", first at index {list(index)}" if index else ""

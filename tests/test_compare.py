@@ -87,8 +87,11 @@ def test_integers_and_booleans_must_be_equal():
     assert mismatch([True, True], right=np.array([True, False])).index == (1,)
 
 
-def test_a_scalar_has_no_index():
-    assert "(it is a single number)" in mismatch(2.0, right=np.array(1.0)).text
+@pytest.mark.parametrize("right", [np.array(1.0), np.array([[1.0]])])
+def test_a_single_number_has_no_index_and_is_not_counted(right):
+    found = mismatch(np.full_like(right, 1.5), right=right)
+    assert found.text == "`out` is one number, as it should be, but not the right one; the error is 0.5."
+    assert mismatch(np.full_like(right, np.nan), right=right).text == "`out` is NaN; it should be finite."
 
 
 def test_counted_work_may_differ_by_a_small_factor():
