@@ -1,7 +1,11 @@
 """What right kernels of "The Transformer" are."""
 
+import math
+
+import numpy as np
+
 from autograder.case import Case
-from autograder.checking import Check
+from autograder.checking import Check, edited
 from autograder.reference import transformer as reference
 
 NORMS = ("torch.nn.functional.layer_norm", "torch.layer_norm", "torch.native_layer_norm", "torch.nn.LayerNorm")
@@ -278,6 +282,835 @@ for _id, _old, _new, _hint in (
     ),
 ):
     residual_add_norm.slip(_id, _old, _new, _hint)
+
+
+def _sizes(draw, count):
+    """Sizes of a model, and ``count`` more for its sequences; the root of a head's width is exact in every precision."""
+    num_heads = int(draw.rng.integers(2, 4))
+    others = [int(size) for size in draw.rng.permutation([size for size in range(2, 8) if size != num_heads])]
+    return {"d_model": 4 * num_heads, "num_heads": num_heads, "d_ff": 10}, *others[:count]
+
+
+def _attention_parameters(draw, name, d_model):
+    return {
+        f"{name}.in_proj_weight": draw.normal(3 * d_model, d_model, scale=1.5 / math.sqrt(d_model)),
+        f"{name}.in_proj_bias": draw.normal(3 * d_model),
+        f"{name}.out_proj.weight": draw.normal(d_model, d_model, scale=1 / math.sqrt(d_model)),
+        f"{name}.out_proj.bias": draw.normal(d_model),
+    }
+
+
+def _network_parameters(draw, d_model, d_ff):
+    return {
+        "linear1.weight": draw.normal(d_ff, d_model, scale=1 / math.sqrt(d_model)),
+        "linear1.bias": draw.normal(d_ff),
+        "linear2.weight": draw.normal(d_model, d_ff, scale=1 / math.sqrt(d_ff)),
+        "linear2.bias": draw.normal(d_model),
+    }
+
+
+def _norm_parameters(draw, number, d_model):
+    return {f"norm{number}.weight": 1 + draw.normal(d_model) / 2, f"norm{number}.bias": draw.normal(d_model)}
+
+
+def _encoder_parameters(draw, d_model, num_heads, d_ff):
+    parameters = _attention_parameters(draw, "self_attn", d_model) | _network_parameters(draw, d_model, d_ff)
+    return parameters | _norm_parameters(draw, 1, d_model) | _norm_parameters(draw, 2, d_model)
+
+
+def _decoder_parameters(draw, d_model, num_heads, d_ff):
+    parameters = _encoder_parameters(draw, d_model, num_heads, d_ff)
+    return parameters | _attention_parameters(draw, "multihead_attn", d_model) | _norm_parameters(draw, 3, d_model)
+
+
+def _key_mask(draw, batch, length):
+    """Sentences of different lengths: one as long as the batch is wide, the others shorter."""
+    lengths = draw.rng.integers(1, length, size=batch)
+    lengths[0] = length
+    return np.arange(length) < lengths[:, None]
+
+
+EncoderBlock = Check(
+    reference.EncoderBlock,
+    difficulty="core",
+    minutes=15,
+    hints=(
+        "Two sub-layers, each followed by `residual_add_norm`: first the attention, then the feed-forward network.",
+        "In self-attention query, key and value are the same tokens. The mask goes to `key_mask`, by its name.",
+        "What the first norm gives is both the input of the network and the second residual.",
+        "`self.training` says whether the block is being trained. Where it is not, nothing is dropped.",
+    ),
+    reproduces=("torch.nn.TransformerEncoderLayer",),
+    uses=("feed_forward", "residual_add_norm"),
+)
+
+
+def _encoder_inputs(draw, sizes, *leading_and_length, key_mask=None):
+    x = draw.normal(*leading_and_length, sizes["d_model"])
+    return {"x": x, "key_mask": key_mask} | _encoder_parameters(draw, **sizes)
+
+
+@EncoderBlock.aspect("attention, network, residuals, norms", points=3)
+def _encoder_values(draw):
+    sizes, batch, length = _sizes(draw, 2)
+    probe = {"sizes": sizes}
+    yield Case("a batch", _encoder_inputs(draw, sizes, batch, length), probe=probe)
+    yield Case("one token", _encoder_inputs(draw, sizes, batch, 1), probe=probe)
+    single = sizes | {"d_model": 4, "num_heads": 1}
+    yield Case("a batch of one, a single head", _encoder_inputs(draw, single, 1, length), probe={"sizes": single})
+
+
+@EncoderBlock.aspect("padding", points=1)
+def _encoder_padding(draw):
+    sizes, batch, length = _sizes(draw, 2)
+    key_mask = _key_mask(draw, batch, length)
+    inputs = _encoder_inputs(draw, sizes, batch, length, key_mask=key_mask)
+    yield Case("sentences of different lengths", inputs, probe={"sizes": sizes})
+    key_mask = key_mask.copy()
+    key_mask[-1] = False
+    yield Case("a sequence of nothing but padding", inputs | {"key_mask": key_mask}, probe={"sizes": sizes})
+
+
+@EncoderBlock.aspect("where and when dropout acts", points=1)
+def _encoder_dropout(draw):
+    sizes, batch, length = _sizes(draw, 2)
+    inputs, sizes = _encoder_inputs(draw, sizes, batch, length), sizes | {"dropout": 1.0}
+    yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+
+
+@EncoderBlock.aspect("gradients, strides, precision", points=1)
+def _encoder_gradients(draw):
+    sizes, batch, length = _sizes(draw, 2)
+    inputs, probe = _encoder_inputs(draw, sizes, batch, length), {"sizes": sizes}
+    wanted = tuple(name for name in inputs if name != "key_mask")
+    yield Case("gradients for tokens and parameters", inputs, gradient=wanted, probe=probe)
+    yield Case("no batch, not contiguous", _encoder_inputs(draw, sizes, length), strided=True, probe=probe)
+    yield Case("single precision", inputs, dtype="float32", probe=probe)
+
+
+def _norm(tokens, number):
+    """The text of a layer norm, for edits."""
+    return f"layer_norm({tokens}, self.norm{number}.weight, self.norm{number}.bias)"
+
+
+def _add_norm(tokens, number, dropout="dropout"):
+    return f"residual_add_norm({tokens}, self.norm{number}.weight, self.norm{number}.bias, {dropout})"
+
+
+def _network(tokens):
+    return f"feed_forward({tokens}, self.linear1.weight, self.linear1.bias, self.linear2.weight, self.linear2.bias)"
+
+
+# The lines of the encoder's block, and what mistakes put in their place.
+DROPOUT = "dropout = self.dropout if self.training else 0.0"
+ATTENTION = "attn_output = self.self_attn(x, x, x, key_mask=key_mask)"
+AFTER_ATTENTION = f"x = {_add_norm('x, attn_output', 1)}"
+NETWORK = f"hidden = {_network('x')}"
+AFTER_NETWORK = f"return {_add_norm('x, hidden', 2)}"
+GIVEN = f"given = x\n        {ATTENTION}"
+DROPPED_ATTENTION, DROPPED_NETWORK = "F.dropout(attn_output, dropout)", "F.dropout(hidden, dropout)"
+LINEAR_LAYERS = "hidden = self.linear2({}(self.linear1(x)))"
+for _id, _hint, *_edits in (
+    (
+        "encoder-pre-norm",
+        "This is pre-norm: each sub-layer reads normalised tokens, and the sum stays as it is. Here the sum is normalised.",
+        (ATTENTION, f"n = {_norm('x', 1)}\n        attn_output = self.self_attn(n, n, n, key_mask=key_mask)"),
+        (AFTER_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
+        (NETWORK, f"hidden = {_network(_norm('x', 2))}"),
+        (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
+    ),
+    (
+        "encoder-norm-before-adding",
+        "Each sub-layer's output is normalised before it is added. Add first, then normalise the sum.",
+        (AFTER_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 1)}"),
+        (AFTER_NETWORK, f"return x + {_norm(DROPPED_NETWORK, 2)}"),
+    ),
+    (
+        "encoder-no-residual-of-attention",
+        "The attention has no residual around it: its output is normalised alone.",
+        (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
+    ),
+    (
+        "encoder-no-residual-of-network",
+        "The feed-forward network has no residual around it: its output is normalised alone.",
+        (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 2)}"),
+    ),
+    (
+        "encoder-no-residuals",
+        "No sub-layer has a residual around it.",
+        (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
+        (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 2)}"),
+    ),
+    (
+        "encoder-residual-from-the-input",
+        "The second residual comes from the block's input. It should come from what the network read.",
+        (ATTENTION, GIVEN),
+        (AFTER_NETWORK, f"return {_add_norm('given, hidden', 2)}"),
+    ),
+    (
+        "encoder-parallel",
+        "The network reads the block's input, beside the attention. It should read what the first norm gave.",
+        (ATTENTION, GIVEN),
+        (NETWORK, f"hidden = {_network('given')}"),
+    ),
+    (
+        "encoder-residual-twice",
+        "The residuals are added twice: `residual_add_norm` already adds them.",
+        (AFTER_ATTENTION, f"x = {_add_norm('x, x + attn_output', 1)}"),
+        (AFTER_NETWORK, f"return {_add_norm('x, x + hidden', 2)}"),
+    ),
+    (
+        "encoder-same-norm-twice",
+        "Both sub-layers use the first norm. Each has its own gain and shift.",
+        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
+    ),
+    (
+        "encoder-norms-exchanged",
+        "The two norms are exchanged: `norm1` belongs to the attention, `norm2` to the network.",
+        (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 2)}"),
+        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
+    ),
+    (
+        "encoder-no-first-norm",
+        "There is no norm after the attention. Each sub-layer is followed by one.",
+        (AFTER_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
+    ),
+    (
+        "encoder-no-last-norm",
+        "There is no norm after the network. Each sub-layer is followed by one.",
+        (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
+    ),
+    (
+        "encoder-network-first",
+        "The sub-layers are in the wrong order: the attention comes before the network.",
+        (ATTENTION, f"x = {_add_norm(_network('x') + ', x', 2)}\n        {ATTENTION}"),
+        (AFTER_ATTENTION, f"return {_add_norm('x, attn_output', 1)}"),
+    ),
+    (
+        "encoder-no-attention",
+        "The attention is missing, so that no token sees another.",
+        (AFTER_ATTENTION, f"x = {_norm('x', 1)}"),
+    ),
+    ("encoder-no-network", "The feed-forward network is missing.", (AFTER_NETWORK, f"return {_norm('x', 2)}")),
+    (
+        "encoder-no-ramp",
+        "The network has no ramp between its layers, so that the two are one.",
+        (NETWORK, LINEAR_LAYERS.format("")),
+    ),
+    (
+        "encoder-gelu",
+        "The network has GELU between its layers; that of 2017 has the ramp max(0, .).",
+        (NETWORK, LINEAR_LAYERS.format("F.gelu")),
+    ),
+    (
+        "encoder-key-mask-left-out",
+        "The key mask changes nothing: tokens look at padding.",
+        (ATTENTION, "attn_output = self.self_attn(x, x, x)"),
+    ),
+    (
+        "encoder-key-mask-inverted",
+        "The key mask is turned round, as PyTorch's modules want it. Here True is a real token.",
+        (ATTENTION, "attn_output = self.self_attn(x, x, x, key_mask=None if key_mask is None else ~key_mask)"),
+    ),
+    (
+        "encoder-key-mask-as-attn-mask",
+        "The key mask was handed over as `attn_mask`, the fourth argument: pass it by its name.",
+        (ATTENTION, "attn_output = self.self_attn(x, x, x, key_mask)"),
+    ),
+    (
+        "encoder-padding-zeroed",
+        "Padded tokens are set to zero. The mask only keeps others from looking at them.",
+        (ATTENTION, f"x = x if key_mask is None else x * key_mask[..., None]\n        {ATTENTION}"),
+    ),
+    (
+        "encoder-causal",
+        "No token sees those after it. In the encoder every token may look at every other.",
+        (
+            ATTENTION,
+            "attn_output = self.self_attn(x, x, x, causal_mask(x.shape[-2], x.shape[-2]), key_mask=key_mask)",
+        ),
+    ),
+    (
+        "encoder-dropout-when-not-training",
+        "Something is dropped while the block is not being trained.",
+        (DROPOUT, "dropout = self.dropout"),
+    ),
+    (
+        "encoder-no-dropout",
+        "Nothing is dropped in training. Hand the probability to `residual_add_norm`.",
+        (DROPOUT, "dropout = 0.0"),
+    ),
+    (
+        "encoder-no-dropout-of-attention",
+        "The output of the attention is never dropped.",
+        (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 1, dropout=0.0)}"),
+    ),
+    (
+        "encoder-no-dropout-of-network",
+        "The output of the network is never dropped.",
+        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2, dropout=0.0)}"),
+    ),
+    (
+        "encoder-dropout-on-residual",
+        "Dropout acts on the sums, and so on the residual path too.",
+        (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
+        (AFTER_NETWORK, f"return {_norm('F.dropout(x + hidden, dropout)', 2)}"),
+    ),
+    (
+        "encoder-dropout-last",
+        "Dropout comes after the norms. It acts on a sub-layer's output, before the addition.",
+        (AFTER_ATTENTION, f"x = F.dropout({_norm('x + attn_output', 1)}, dropout)"),
+        (AFTER_NETWORK, f"return F.dropout({_norm('x + hidden', 2)}, dropout)"),
+    ),
+):
+    EncoderBlock.mistake(_id, _hint)(edited(reference.EncoderBlock, *_edits))
+
+
+DecoderBlock = Check(
+    reference.DecoderBlock,
+    difficulty="core",
+    minutes=20,
+    hints=(
+        "Three sub-layers, each followed by `residual_add_norm` with its own norm: attention to the target so far, "
+        "attention to the memory, the feed-forward network.",
+        "The first attention takes a causal mask, square in the target's length. The second takes none: every target word may "
+        "see the whole source, except its padding.",
+        "In the second attention the decoder asks: its tokens are the query. The memory is both key and value.",
+        "All three residuals run along the target's tokens; the memory only enters through the second attention.",
+    ),
+    reproduces=("torch.nn.TransformerDecoderLayer",),
+    uses=("feed_forward", "residual_add_norm"),
+)
+
+
+def _decoder_inputs(draw, sizes, leading, queries, keys, memory_key_mask=None):
+    x, memory = (draw.normal(*leading, length, sizes["d_model"]) for length in (queries, keys))
+    return {"x": x, "memory": memory, "memory_key_mask": memory_key_mask} | _decoder_parameters(draw, **sizes)
+
+
+@DecoderBlock.aspect("both attentions, network, residuals, norms", points=3)
+def _decoder_values(draw):
+    sizes, batch, queries, keys = _sizes(draw, 3)
+    probe = {"sizes": sizes}
+    yield Case("as many target as source words", _decoder_inputs(draw, sizes, (batch,), keys, keys), probe=probe)
+    yield Case("lengths that differ", _decoder_inputs(draw, sizes, (batch,), queries, keys), probe=probe)
+    yield Case("the first target word", _decoder_inputs(draw, sizes, (batch,), 1, keys), probe=probe)
+    single = sizes | {"d_model": 4, "num_heads": 1}
+    inputs = _decoder_inputs(draw, single, (1,), queries, keys)
+    yield Case("a batch of one, a single head", inputs, probe={"sizes": single})
+
+
+@DecoderBlock.aspect("padding in the source", points=1)
+def _decoder_padding(draw):
+    sizes, batch, length = _sizes(draw, 2)
+    key_mask = _key_mask(draw, batch, length)
+    inputs = _decoder_inputs(draw, sizes, (batch,), length, length, memory_key_mask=key_mask)
+    yield Case("sources of different lengths", inputs, probe={"sizes": sizes})
+    key_mask = key_mask.copy()
+    key_mask[-1] = False
+    nothing = inputs | {"memory_key_mask": key_mask}
+    yield Case("a source of nothing but padding", nothing, probe={"sizes": sizes})
+
+
+@DecoderBlock.aspect("where and when dropout acts", points=1)
+def _decoder_dropout(draw):
+    sizes, batch, queries, keys = _sizes(draw, 3)
+    inputs, sizes = _decoder_inputs(draw, sizes, (batch,), queries, keys), sizes | {"dropout": 1.0}
+    yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+
+
+@DecoderBlock.aspect("gradients, strides, precision", points=1)
+def _decoder_gradients(draw):
+    sizes, batch, queries, keys = _sizes(draw, 3)
+    inputs, probe = _decoder_inputs(draw, sizes, (batch,), queries, keys), {"sizes": sizes}
+    wanted = tuple(name for name in inputs if name != "memory_key_mask")
+    yield Case("gradients for tokens, memory and parameters", inputs, gradient=wanted, probe=probe)
+    yield Case("no batch, not contiguous", _decoder_inputs(draw, sizes, (), queries, keys), strided=True, probe=probe)
+    yield Case("single precision", inputs, dtype="float32", probe=probe)
+
+
+CAUSAL_ATTENTION = "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length))"
+CROSS_ATTENTION = "attn_output = self.multihead_attn(x, memory, memory, key_mask=memory_key_mask)"
+AFTER_CROSS_ATTENTION = f"x = {_add_norm('x, attn_output', 2)}"
+AFTER_NETWORK = f"return {_add_norm('x, hidden', 3)}"
+GIVEN = f"given = x\n        {CAUSAL_ATTENTION}"
+KEYS_SOURCE = "https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1"
+for _id, _hint, *_edits in (
+    (
+        "decoder-pre-norm",
+        "This is pre-norm: each sub-layer reads normalised tokens, and the sum stays as it is. Here the sum is normalised.",
+        (
+            CAUSAL_ATTENTION,
+            f"n = {_norm('x', 1)}\n        attn_output = self.self_attn(n, n, n, attn_mask=causal_mask(length, length))",
+        ),
+        (AFTER_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("(x,", f"({_norm('x', 2)},")),
+        (AFTER_CROSS_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
+        (NETWORK, f"hidden = {_network(_norm('x', 3))}"),
+        (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
+    ),
+    (
+        "decoder-norm-before-adding",
+        "Each sub-layer's output is normalised before it is added. Add first, then normalise the sum.",
+        (AFTER_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 1)}"),
+        (AFTER_CROSS_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 2)}"),
+        (AFTER_NETWORK, f"return x + {_norm(DROPPED_NETWORK, 3)}"),
+    ),
+    (
+        "decoder-no-residual-of-self-attention",
+        "The self-attention has no residual around it: its output is normalised alone.",
+        (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
+    ),
+    (
+        "decoder-no-residual-of-cross-attention",
+        "The attention to the memory has no residual around it: its output is normalised alone.",
+        (AFTER_CROSS_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 2)}"),
+    ),
+    (
+        "decoder-no-residual-of-network",
+        "The feed-forward network has no residual around it: its output is normalised alone.",
+        (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 3)}"),
+    ),
+    (
+        "decoder-residual-from-the-input",
+        "All residuals come from the block's input. Each should come from what its sub-layer read.",
+        (CAUSAL_ATTENTION, GIVEN),
+        (AFTER_CROSS_ATTENTION, f"x = {_add_norm('given, attn_output', 2)}"),
+        (AFTER_NETWORK, f"return {_add_norm('given, hidden', 3)}"),
+    ),
+    (
+        "decoder-cross-attention-from-the-input",
+        "The block's input asks the memory. What the first norm gave should ask.",
+        (CAUSAL_ATTENTION, GIVEN),
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("(x,", "(given,")),
+    ),
+    (
+        "decoder-same-norm-twice",
+        "The network is followed by the second norm. It has a third one of its own.",
+        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2)}"),
+    ),
+    (
+        "decoder-one-norm",
+        "All three sub-layers use the first norm. Each has its own gain and shift.",
+        (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 1)}"),
+        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
+    ),
+    (
+        "decoder-no-causal-mask",
+        "The self-attention has no causal mask: each target word sees those that come after it.",
+        (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x)"),
+    ),
+    (
+        "decoder-causal-mask-transposed",
+        "The causal mask is turned round: each target word sees those after it, none before.",
+        (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length).T)"),
+        "https://github.com/marin-community/levanter/pull/102",
+    ),
+    (
+        "decoder-causal-mask-strict",
+        "A target word does not see itself, so that the first one sees nothing.",
+        (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length).tril(-1))"),
+        "https://github.com/trymirai/lalamo/pull/273",
+    ),
+    (
+        "decoder-sees-one-ahead",
+        "Each target word sees the one after it, which is the one that it should predict.",
+        (
+            CAUSAL_ATTENTION,
+            "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length + 1, length + 1)[1:, :-1])",
+        ),
+        "https://github.com/RVC-Boss/GPT-SoVITS/issues/965",
+    ),
+    (
+        "decoder-causal-cross-attention",
+        "The attention to the memory has a causal mask. The whole source is known: every target word may see all of it.",
+        (
+            CROSS_ATTENTION,
+            CROSS_ATTENTION.replace("key_mask=", "causal_mask(length, memory.shape[-2]), key_mask="),
+        ),
+        "https://github.com/NVIDIA/TransformerEngine/issues/629",
+    ),
+    (
+        "decoder-keys-from-the-target",
+        "In the second attention the target looks at itself. Key and value come from the memory.",
+        (CROSS_ATTENTION, "attn_output = self.multihead_attn(x, x, x)"),
+        KEYS_SOURCE,
+    ),
+    (
+        "decoder-values-from-the-target",
+        "In the second attention the keys are the memory's, but the values the target's. Both come from the memory.",
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("memory, memory,", "memory, x,")),
+        KEYS_SOURCE,
+    ),
+    (
+        "decoder-query-and-memory-exchanged",
+        "In the second attention the memory asks the target. The target's tokens are the query.",
+        (CROSS_ATTENTION, "attn_output = self.multihead_attn(memory, x, x)"),
+    ),
+    (
+        "decoder-attentions-exchanged",
+        "`self_attn` and `multihead_attn` are exchanged: the second one is for the memory.",
+        (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("self_attn", "multihead_attn")),
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("multihead_attn", "self_attn")),
+    ),
+    (
+        "decoder-one-attention-twice",
+        "Both attentions use the projections of `self_attn`. The one to the memory has its own.",
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("multihead_attn", "self_attn")),
+    ),
+    (
+        "decoder-cross-attention-first",
+        "The target looks at the memory before it looks at itself. The causal self-attention comes first.",
+        (
+            f"{CAUSAL_ATTENTION}\n        {AFTER_ATTENTION}\n        {CROSS_ATTENTION}\n        {AFTER_CROSS_ATTENTION}",
+            f"{CROSS_ATTENTION}\n        {AFTER_CROSS_ATTENTION}\n        {CAUSAL_ATTENTION}\n        {AFTER_ATTENTION}",
+        ),
+    ),
+    (
+        "decoder-network-between",
+        "The network comes before the attention to the memory. It is the last sub-layer.",
+        (CROSS_ATTENTION, f"x = {_add_norm('x, ' + _network('x'), 3)}\n        {CROSS_ATTENTION}"),
+        (AFTER_CROSS_ATTENTION, f"return {_add_norm('x, attn_output', 2)}"),
+    ),
+    (
+        "decoder-no-self-attention",
+        "The self-attention is missing: no target word sees those before it.",
+        (AFTER_ATTENTION, f"x = {_norm('x', 1)}"),
+    ),
+    (
+        "decoder-no-cross-attention",
+        "The attention to the memory is missing: the decoder does not know the source.",
+        (AFTER_CROSS_ATTENTION, f"x = {_norm('x', 2)}"),
+    ),
+    ("decoder-no-network", "The feed-forward network is missing.", (AFTER_NETWORK, f"return {_norm('x', 3)}")),
+    (
+        "decoder-no-ramp",
+        "The network has no ramp between its layers, so that the two are one.",
+        (NETWORK, LINEAR_LAYERS.format("")),
+    ),
+    (
+        "decoder-memory-mask-left-out",
+        "The memory's mask changes nothing: target words look at padding of the source.",
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace(", key_mask=memory_key_mask", "")),
+    ),
+    (
+        "decoder-memory-mask-inverted",
+        "The memory's mask is turned round, as PyTorch's modules want it. Here True is a real token.",
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("=memory", "=None if memory_key_mask is None else ~memory")),
+    ),
+    (
+        "decoder-memory-mask-on-the-target",
+        "The memory's mask went to the self-attention. It belongs to the attention to the memory.",
+        (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("))", "), key_mask=memory_key_mask)")),
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace(", key_mask=memory_key_mask", "")),
+    ),
+    (
+        "decoder-memory-mask-on-both",
+        "The memory's mask goes to the self-attention too. It says nothing of the target's tokens.",
+        (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("))", "), key_mask=memory_key_mask)")),
+    ),
+    (
+        "decoder-memory-detached",
+        "No gradient reaches the memory, so that the encoder learns nothing.",
+        (CROSS_ATTENTION, CROSS_ATTENTION.replace("memory, memory,", "memory.detach(), memory.detach(),")),
+    ),
+    (
+        "decoder-dropout-when-not-training",
+        "Something is dropped while the block is not being trained.",
+        (DROPOUT, "dropout = self.dropout"),
+    ),
+    (
+        "decoder-no-dropout",
+        "Nothing is dropped in training. Hand the probability to `residual_add_norm`.",
+        (DROPOUT, "dropout = 0.0"),
+    ),
+    (
+        "decoder-no-dropout-of-cross-attention",
+        "What comes from the memory is never dropped. All three sub-layers' outputs are.",
+        (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 2, dropout=0.0)}"),
+    ),
+    (
+        "decoder-dropout-on-residual",
+        "Dropout acts on the sums, and so on the residual path too.",
+        (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
+        (AFTER_CROSS_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 2)}"),
+        (AFTER_NETWORK, f"return {_norm('F.dropout(x + hidden, dropout)', 3)}"),
+    ),
+):
+    _source = _edits.pop() if isinstance(_edits[-1], str) else ""
+    DecoderBlock.mistake(_id, _hint, _source)(edited(reference.DecoderBlock, *_edits))
+
+
+Transformer = Check(
+    reference.Transformer,
+    difficulty="core",
+    minutes=25,
+    hints=(
+        "`embed`: the rows of the embedding, scaled; then positions from `sinusoidal_positions`, which fit a sentence of any "
+        "length; then dropout, which only acts in training.",
+        "`encode`: embed the source, then one block after the other, each with the key mask.",
+        "`decode`: embed the target, then one block after the other. Each gets the same memory, that of the encoder's last "
+        "block, and its key mask. The output layer is `F.linear` with the embedding's own weight.",
+        "`forward` calls the two. It shifts nothing and returns logits, with no softmax.",
+    ),
+    reproduces=(
+        "torch.nn.Transformer",
+        "torch.nn.TransformerEncoder",
+        "torch.nn.TransformerDecoder",
+        "torch.nn.TransformerEncoderLayer",
+        "torch.nn.TransformerDecoderLayer",
+    ),
+    uses=("EncoderBlock", "DecoderBlock"),
+)
+
+
+def _model_sizes(draw, count):
+    """Sizes of a model with one layer and vocabularies of different size, and ``count`` more for its sentences."""
+    sizes, *others = _sizes(draw, count)
+    return sizes | {"source_size": 11, "target_size": 13, "num_layers": 1}, *others
+
+
+def _model_inputs(draw, sizes, leading, queries, keys, key_mask=None):
+    source = draw.rng.integers(1, sizes["source_size"], (*leading, keys))
+    if key_mask is not None:
+        source[~key_mask] = 0
+    target_in = draw.rng.integers(1, sizes["target_size"], (*leading, queries))
+    block = {name: sizes[name] for name in ("d_model", "num_heads", "d_ff")}
+    parameters = {
+        f"{side}_embedding.weight": draw.normal(sizes[f"{side}_size"], sizes["d_model"], scale=sizes["d_model"] ** -0.5)
+        for side in ("source", "target")
+    }
+    for stack, draw_block in (("encoder", _encoder_parameters), ("decoder", _decoder_parameters)):
+        for layer in range(sizes["num_layers"]):
+            parameters |= {f"{stack}.{layer}.{name}": value for name, value in draw_block(draw, **block).items()}
+    return {"source": source, "target_in": target_in, "key_mask": key_mask} | parameters
+
+
+@Transformer.aspect("embeddings, blocks, output layer", points=3)
+def _model_values(draw):
+    sizes, batch, queries, keys = _model_sizes(draw, 3)
+    alike = sizes | {"target_size": sizes["source_size"]}
+    inputs = _model_inputs(draw, alike, (batch,), keys, keys)
+    yield Case("encode and decode", inputs, probe={"sizes": alike, "halves": True})
+    deep = sizes | {"num_layers": 2}
+    yield Case("two layers", _model_inputs(draw, deep, (batch,), queries, keys), probe={"sizes": deep})
+    yield Case("the first target word", _model_inputs(draw, sizes, (1,), 1, keys), probe={"sizes": sizes})
+
+
+@Transformer.aspect("padding in the source", points=1)
+def _model_padding(draw):
+    sizes, batch, queries, keys = _model_sizes(draw, 3)
+    inputs = _model_inputs(draw, sizes, (batch,), queries, keys, key_mask=_key_mask(draw, batch, keys))
+    yield Case("sentences of different lengths", inputs, probe={"sizes": sizes})
+
+
+@Transformer.aspect("where and when dropout acts", points=1)
+def _model_dropout(draw):
+    sizes, batch, queries, keys = _model_sizes(draw, 3)
+    inputs, sizes = _model_inputs(draw, sizes, (batch,), queries, keys), sizes | {"dropout": 1.0}
+    yield Case("training, everything dropped", inputs, probe={"sizes": sizes})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+
+
+@Transformer.aspect("gradients, no batch, precision", points=1)
+def _model_gradients(draw):
+    sizes, batch, queries, keys = _model_sizes(draw, 3)
+    inputs, probe = _model_inputs(draw, sizes, (batch,), queries, keys), {"sizes": sizes}
+    wanted = ("source_embedding.weight", "target_embedding.weight", "encoder.0.linear1.weight")
+    yield Case("gradients for embeddings and encoder", inputs, gradient=wanted, probe=probe)
+    yield Case("no batch", _model_inputs(draw, sizes, (), queries, keys), probe=probe)
+    yield Case("single precision", inputs, dtype="float32", probe=probe)
+
+
+SCALED = "x = embedding(tokens) * math.sqrt(embedding.embedding_dim)"
+POSITIONS = "x = x + sinusoidal_positions(*x.shape[-2:]).to(x)"
+DROP = "return F.dropout(x, self.dropout, self.training)"
+ENCODER = "for block in self.encoder:\n            x = block(x, key_mask)"
+DECODER = "for block in self.decoder:\n            x = block(x, memory, key_mask)"
+EMBED_SOURCE = "x = self.embed(source, self.source_embedding)"
+EMBED_TARGET = "x = self.embed(target_in, self.target_embedding)"
+LOGITS = "return F.linear(x, self.target_embedding.weight)"
+ENCODE = "memory = self.encode(source, key_mask)"
+DECODE = "return self.decode(target_in, memory, key_mask)"
+for _id, _hint, *_edits in (
+    (
+        "transformer-embeddings-not-scaled",
+        "The embeddings are not scaled by the square root of d_model.",
+        (SCALED, "x = embedding(tokens)"),
+        "https://github.com/SamLynnEvans/Transformer/issues/10",
+    ),
+    (
+        "transformer-embeddings-scaled-by-width",
+        "The embeddings are multiplied by d_model itself. Take its square root.",
+        (SCALED, "x = embedding(tokens) * embedding.embedding_dim"),
+    ),
+    (
+        "transformer-embeddings-divided",
+        "The embeddings are divided by the square root of d_model. Multiply by it.",
+        (SCALED, "x = embedding(tokens) / math.sqrt(embedding.embedding_dim)"),
+    ),
+    (
+        "transformer-no-positions",
+        "No positions are added: the encoder cannot tell the order of the words.",
+        (POSITIONS, ""),
+    ),
+    (
+        "transformer-no-target-positions",
+        "The source has positions and the target has none.",
+        (
+            EMBED_TARGET,
+            "x = self.target_embedding(target_in) * math.sqrt(self.target_embedding.embedding_dim)\n"
+            "        x = F.dropout(x, self.dropout, self.training)",
+        ),
+    ),
+    (
+        "transformer-positions-twice",
+        "The positions are added twice.",
+        (POSITIONS, "x = x + 2 * sinusoidal_positions(*x.shape[-2:]).to(x)"),
+    ),
+    (
+        "transformer-positions-scaled",
+        "The positions are added before the embeddings are scaled, so that they are scaled too.",
+        (SCALED, "x = embedding(tokens)"),
+        (POSITIONS, f"{POSITIONS}\n        x = x * math.sqrt(embedding.embedding_dim)"),
+    ),
+    (
+        "transformer-positions-from-one",
+        "The positions are counted from 1. The first word stands at position 0.",
+        (POSITIONS, "x = x + sinusoidal_positions(x.shape[-2] + 1, x.shape[-1])[1:].to(x)"),
+    ),
+    (
+        "transformer-positions-of-the-batch",
+        "The positions are counted over the sentences of the batch, not over the words of a sentence.",
+        (POSITIONS, "x = x + sinusoidal_positions(x.shape[0], x.shape[-1])[:, None].to(x)"),
+        "https://github.com/songyangco/GETNext/issues/2",
+    ),
+    (
+        "transformer-positions-in-every-block",
+        "The positions are added again before every block of the encoder. They are added once, to the embeddings.",
+        (ENCODER, ENCODER.replace("block(x,", "block(x + sinusoidal_positions(*x.shape[-2:]).to(x),")),
+    ),
+    (
+        "transformer-positions-not-dropped",
+        "Dropout acts on the embeddings before the positions are added. It acts on their sum.",
+        (POSITIONS, "x = F.dropout(x, self.dropout, self.training)"),
+        (DROP, "return x + sinusoidal_positions(*x.shape[-2:]).to(x)"),
+    ),
+    ("transformer-sum-not-dropped", "The sum of embeddings and positions is never dropped.", (DROP, "return x")),
+    (
+        "transformer-dropout-when-not-training",
+        "The sum of embeddings and positions is dropped while the model is not being trained.",
+        (DROP, "return F.dropout(x, self.dropout)"),
+    ),
+    (
+        "transformer-encoder-shared",
+        "The encoder's first block is applied again and again. Each layer has a block of its own.",
+        (ENCODER, ENCODER.replace("= block(", "= self.encoder[0](")),
+    ),
+    (
+        "transformer-decoder-shared",
+        "The decoder's first block is applied again and again. Each layer has a block of its own.",
+        (DECODER, DECODER.replace("= block(", "= self.decoder[0](")),
+    ),
+    (
+        "transformer-blocks-not-chained",
+        "Every block reads the embeddings, so that only the last one counts. Each reads what the one before gave.",
+        (ENCODER, "x = self.encoder[-1](x, key_mask)"),
+        (DECODER, "x = self.decoder[-1](x, memory, key_mask)"),
+    ),
+    (
+        "transformer-decoder-reversed",
+        "The decoder's blocks are applied from the last to the first.",
+        (DECODER, DECODER.replace("in self.decoder", "in reversed(self.decoder)")),
+    ),
+    (
+        "transformer-memory-of-the-same-depth",
+        "Each block of the decoder reads the encoder's block of the same depth. All read what the last one gave.",
+        (ENCODE, "x, memory = self.embed(target_in, self.target_embedding), self.embed(source, self.source_embedding)"),
+        (
+            DECODE,
+            "for encoder, decoder in zip(self.encoder, self.decoder, strict=True):\n"
+            "            memory = encoder(memory, key_mask)\n"
+            "            x = decoder(x, memory, key_mask)\n"
+            f"        {LOGITS}",
+        ),
+    ),
+    (
+        "transformer-memory-from-the-embedding",
+        "The decoder reads the source's embeddings. It should read what `encode` makes of them.",
+        (ENCODE, "memory = self.embed(source, self.source_embedding)"),
+    ),
+    (
+        "transformer-memory-normalised",
+        "The memory is normalised once more. (PyTorch's `nn.Transformer` does so; here the last block's norm is the last.)",
+        (ENCODER, f"{ENCODER}\n        x = F.layer_norm(x, x.shape[-1:])"),
+    ),
+    (
+        "transformer-output-of-the-source",
+        "The output layer is tied to the source's embedding. It scores words of the target.",
+        (LOGITS, "return F.linear(x, self.source_embedding.weight)"),
+    ),
+    (
+        "transformer-output-detached",
+        "No gradient flows through the output layer into the embedding: the two are one tensor, not a copy.",
+        (LOGITS, "return F.linear(x, self.target_embedding.weight.detach())"),
+    ),
+    (
+        "transformer-output-scaled",
+        "The output layer is scaled as the embeddings are. Only what goes in is scaled.",
+        (LOGITS, "return F.linear(x, self.target_embedding.weight) * math.sqrt(x.shape[-1])"),
+    ),
+    (
+        "transformer-no-output-layer",
+        "The output layer is missing: one score for each word is asked for.",
+        (LOGITS, "return x"),
+    ),
+    (
+        "transformer-softmax",
+        "Probabilities are returned. The softmax belongs to the loss; return the logits.",
+        (LOGITS, "return torch.softmax(F.linear(x, self.target_embedding.weight), -1)"),
+    ),
+    (
+        "transformer-log-softmax",
+        "Log-probabilities are returned. They belong to the loss; return the logits.",
+        (LOGITS, "return torch.log_softmax(F.linear(x, self.target_embedding.weight), -1)"),
+    ),
+    (
+        "transformer-last-word-only",
+        "Only the last place is scored. Every place predicts its next word.",
+        (LOGITS, "return F.linear(x[..., -1, :], self.target_embedding.weight)"),
+    ),
+    (
+        "transformer-source-embeds-the-target",
+        "The target's words are looked up in the source's embedding.",
+        (EMBED_TARGET, "x = self.embed(target_in, self.source_embedding)"),
+    ),
+    (
+        "transformer-shifts-again",
+        "The target is shifted inside the model. It arrives shifted: its first word is the start of sentence.",
+        (EMBED_TARGET, "x = self.embed(F.pad(target_in[..., :-1], (1, 0)), self.target_embedding)"),
+    ),
+    (
+        "transformer-no-mask-in-the-encoder",
+        "The key mask does not reach the encoder's blocks.",
+        (ENCODER, ENCODER.replace(", key_mask", "")),
+    ),
+    (
+        "transformer-no-mask-in-the-decoder",
+        "The key mask does not reach the decoder's blocks, which look at padding of the source.",
+        (DECODER, DECODER.replace(", key_mask", "")),
+    ),
+    (
+        "transformer-no-mask-in-forward",
+        "`forward` keeps the key mask to itself. `encode` and `decode` need it both.",
+        (ENCODE, "memory = self.encode(source)"),
+        (DECODE, "return self.decode(target_in, memory)"),
+    ),
+):
+    _source = _edits.pop() if isinstance(_edits[-1], str) else ""
+    Transformer.mistake(_id, _hint, _source)(edited(reference.Transformer, *_edits))
 
 
 noam_learning_rate = Check(
