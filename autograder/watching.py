@@ -57,7 +57,11 @@ def watching(dotted_names: Sequence[str]) -> Iterator[set[str]]:
 
 def _operators_watched(dotted_names: Sequence[str], seen: set[str]) -> contextlib.AbstractContextManager:
     """PyTorch's own hook for calls of its operators, by their short names, where one of them is watched."""
-    operators = {name.rpartition(".")[2]: name for name in reversed(dotted_names) if name.startswith("torch.")}
+    operators = {
+        name.rpartition(".")[2]: name
+        for name in reversed(dotted_names)
+        if name.startswith("torch.") and not isinstance(_resolve(name), type)  # a module class is no operator
+    }
     if not operators or "torch" not in sys.modules:
         return contextlib.nullcontext()
     from torch.overrides import TorchFunctionMode
