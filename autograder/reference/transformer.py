@@ -327,8 +327,8 @@ class Transformer(nn.Module):
     Notes
     -----
     The output layer is tied: its weight is the target's embedding, and it has no bias. Embeddings are drawn with
-    standard deviation ``d_model ** -0.5``, so that both the scaled embeddings and the first scores are of size 1.
-    Sentences may be of any length.
+    standard deviation ``d_model ** -0.5``: scaled, they are of size 1, and so are the first scores, but for that of the
+    word just read, whose embedding is still in the sum. Sentences may be of any length.
     ``torch.nn.Transformer`` has neither embeddings nor an output layer, and it puts one more norm behind the last block
     of the encoder and of the decoder.
 
