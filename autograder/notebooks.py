@@ -41,6 +41,17 @@ def released(stem: str) -> dict[str, Any]:
     return json.loads(released_path(stem).read_bytes())
 
 
+@functools.cache
+def title(stem: str) -> str:
+    """What a chapter's notebook calls itself in its first heading; the words of the stem where it has no notebook."""
+    if released_path(stem).exists():
+        for cell in released(stem)["cells"]:
+            lines = "".join(cell["source"]).splitlines()
+            if cell["cell_type"] == "markdown" and lines[:1] and lines[0].startswith("# "):
+                return lines[0].removeprefix("# ")
+    return stem.replace("_", " ").capitalize()
+
+
 def read_released(stem: str):
     """The student's notebook of a chapter, as the installed release hands it out.
 

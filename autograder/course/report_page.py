@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
-from autograder import telling
+from autograder import notebooks, telling
 from autograder.course.report import KINDS, ChapterReport, ClassReport, KernelCount, by_kind
 from autograder.grading.feedback import POLICY
 from autograder.grading.feedback import STYLE as PAGE_STYLE
@@ -57,7 +57,7 @@ def _chapter(chapter: ChapterReport, report: ClassReport) -> str:
     mean = sum(chapter.scores) / count
     return "".join(
         [
-            f"<section class='note'><h2>{_text(chapter.stem.replace('_', ' ').capitalize())}</h2>",
+            f"<section class='note'><h2>{_text(notebooks.title(chapter.stem))}</h2>",
             f"<p>{count} handed in. Of {chapter.points} points the mean is {mean:.1f}, ",
             f"the median {chapter.median:g}.</p>",
             _histogram(chapter),

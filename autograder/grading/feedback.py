@@ -1,5 +1,6 @@
 """A student's feedback as one HTML page that opens alone: no script, no request, no hidden case."""
 
+import ast
 import html
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from autograder import telling
+from autograder import notebooks, telling
 from autograder.grading.results import AspectMark, KernelMark, SubmissionResult
 
 LIGHT, DARK = HtmlFormatter(style="default"), HtmlFormatter(style="github-dark")
@@ -36,7 +37,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def page(student: str, result: SubmissionResult) -> str:
     """The whole page for one submission."""
-    title = f"{result.stem.replace('_', ' ').capitalize()}: feedback for {student}"
+    title = f"{notebooks.title(result.stem)}: feedback for {student}"
     light, dark = (formatter.get_style_defs(".highlight") for formatter in (LIGHT, DARK))
     code_style = f"{light} @media (prefers-color-scheme:dark){{{dark}}}"
     parts = [
@@ -83,9 +84,24 @@ def _kernel(mark: KernelMark) -> str:
             f"the cases that it fails; <code>hint(&quot;{name}&quot;)</code> helps you on.</p>"
         )
     if mark.source:
-        code = highlight(mark.source, PythonLexer(), LIGHT).replace("<pre>", "<pre tabindex='0'>", 1)
+        code = highlight(_without_contract(mark.source), PythonLexer(), LIGHT).replace("<pre>", "<pre tabindex='0'>", 1)
         parts.append(f"<details{'' if mark.passed else ' open'}><summary>Your code</summary>{code}</details>")
     return "".join(parts) + "</section>"
+
+
+def _without_contract(source: str) -> str:
+    """The code with the first line of each docstring alone: the student has the contract in the notebook."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    lines = source.splitlines()
+    for node in sorted(nodes, key=lambda node: -node.lineno):
+        first = node.body[0]
+        long = first.end_lineno - first.lineno > 1
+        if ast.get_docstring(node, clean=False) is not None and long and lines[first.end_lineno - 1].strip() == '"""':
+            lines[first.lineno - 1 : first.end_lineno] = [f'{lines[first.lineno - 1]} …"""']
+    return "\n".join(lines)
 
 
 def _aspect(aspect: AspectMark) -> str:

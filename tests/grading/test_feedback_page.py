@@ -1,5 +1,8 @@
 """A feedback page in Chromium: it opens alone, in light and dark, on a phone, for everyone."""
 
+import html
+import re
+
 import pytest
 
 from autograder.grading import feedback
@@ -47,3 +50,22 @@ def test_the_page_opens_alone_for_everyone(browser, tmp_path, scheme, width):
     found = Axe().run(page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")] == []
     page.close()
+
+
+def test_the_page_names_the_chapter_as_its_notebook_does_and_shows_the_code_without_the_contract():
+    contract = '    """Weights that sum to one.\n\n    Parameters\n    ----------\n    x\n        Scores.\n    """\n'
+    source = f'class Softmax:\n    """Short."""\n\n    def __call__(self, x):\n    {contract}        return x + 1.5'
+    source = source.replace("\n    \n", "\n")
+    mark = KernelMark("softmax", True, 1, 1, "softmax: all hidden cases pass.", ASPECTS[1:], source=source)
+    text = feedback.page("anna", SubmissionResult("rnn_encoder_decoder", (mark,)))
+    shown = html.unescape(re.sub(r"<[^>]*>", "", text))
+    assert "The recurrent encoder-decoder: feedback for anna" in shown
+    assert '"""Weights that sum to one. …"""\n        return x + 1.5' in shown
+    assert '"""Short."""' in shown
+
+
+@pytest.mark.parametrize("source", ["def f(x):\n    return (", 'def f(x):\n    """One.\n\n    Two."""\n    return 1'])
+def test_code_that_has_no_contract_to_leave_out_is_shown_whole(source):
+    mark = KernelMark("softmax", False, 0, 1, "softmax: 0 of 1 right.", ASPECTS[:1], source=source)
+    text = feedback.page("anna", SubmissionResult("getting_started", (mark,)))
+    assert source in html.unescape(re.sub(r"<[^>]*>", "", text))
