@@ -53,7 +53,7 @@ def _layer_more(draw):
 
 _slips(
     linear_forward,
-    "return X @ W + b",
+    "weighted_sums = X @ W\n    return weighted_sums + b",
     (
         "linear-weights-transposed",
         "return X @ W.T + b",

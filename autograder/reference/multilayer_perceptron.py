@@ -47,7 +47,8 @@ def linear_forward(
             f"X has {X.shape[-1]} columns, W has shape {W.shape} and b has shape {b.shape}; "
             "W must be of shape (d_in, d_out) and b of shape (d_out,)."
         )
-    return X @ W + b
+    weighted_sums = X @ W
+    return weighted_sums + b
 
 
 def linear_backward(
