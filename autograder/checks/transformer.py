@@ -595,10 +595,9 @@ def _decoder_values(draw):
     probe = {"sizes": sizes}
     yield Case("as many target as source words", _decoder_inputs(draw, sizes, (batch,), keys, keys), probe=probe)
     yield Case("lengths that differ", _decoder_inputs(draw, sizes, (batch,), queries, keys), probe=probe)
-    yield Case("the first target word", _decoder_inputs(draw, sizes, (batch,), 1, keys), probe=probe)
     single = sizes | {"d_model": 4, "num_heads": 1}
-    inputs = _decoder_inputs(draw, single, (1,), queries, keys)
-    yield Case("a batch of one, a single head", inputs, probe={"sizes": single})
+    inputs = _decoder_inputs(draw, single, (1,), 1, keys)
+    yield Case("the first target word, a single head", inputs, probe={"sizes": single})
 
 
 @DecoderBlock.aspect("padding in the source", points=1)
@@ -690,12 +689,6 @@ for _id, _hint, *_edits in (
         "decoder-same-norm-twice",
         "The network is followed by the second norm. It has a third one of its own.",
         (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2)}"),
-    ),
-    (
-        "decoder-one-norm",
-        "All three sub-layers use the first norm. Each has its own gain and shift.",
-        (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 1)}"),
-        (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
     ),
     (
         "decoder-no-causal-mask",
@@ -827,11 +820,6 @@ for _id, _hint, *_edits in (
         (DROPOUT, "dropout = 0.0"),
     ),
     (
-        "decoder-no-dropout-of-cross-attention",
-        "What comes from the memory is never dropped. All three sub-layers' outputs are.",
-        (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 2, dropout=0.0)}"),
-    ),
-    (
         "decoder-dropout-on-residual",
         "Dropout acts on the sums, and so on the residual path too.",
         (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
@@ -896,7 +884,7 @@ def _model_values(draw):
     yield Case("encode and decode", inputs, probe={"sizes": alike, "halves": True})
     deep = sizes | {"num_layers": 2}
     yield Case("two layers", _model_inputs(draw, deep, (batch,), queries, keys), probe={"sizes": deep})
-    yield Case("the first target word", _model_inputs(draw, sizes, (1,), 1, keys), probe={"sizes": sizes})
+    yield Case("the first target word, no batch", _model_inputs(draw, sizes, (), 1, keys), probe={"sizes": sizes})
 
 
 @Transformer.aspect("padding in the source", points=1)
@@ -914,13 +902,12 @@ def _model_dropout(draw):
     yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
 
 
-@Transformer.aspect("gradients, no batch, precision", points=1)
+@Transformer.aspect("gradients, precision", points=1)
 def _model_gradients(draw):
     sizes, batch, queries, keys = _model_sizes(draw, 3)
     inputs, probe = _model_inputs(draw, sizes, (batch,), queries, keys), {"sizes": sizes}
     wanted = ("source_embedding.weight", "target_embedding.weight", "encoder.0.linear1.weight")
     yield Case("gradients for embeddings and encoder", inputs, gradient=wanted, probe=probe)
-    yield Case("no batch", _model_inputs(draw, sizes, (), queries, keys), probe=probe)
     yield Case("single precision", inputs, dtype="float32", probe=probe)
 
 
@@ -947,11 +934,6 @@ for _id, _hint, *_edits in (
         (SCALED, "x = embedding(tokens) * embedding.embedding_dim"),
     ),
     (
-        "transformer-embeddings-divided",
-        "The embeddings are divided by the square root of d_model. Multiply by it.",
-        (SCALED, "x = embedding(tokens) / math.sqrt(embedding.embedding_dim)"),
-    ),
-    (
         "transformer-no-positions",
         "No positions are added: the encoder cannot tell the order of the words.",
         (POSITIONS, ""),
@@ -964,11 +946,6 @@ for _id, _hint, *_edits in (
             "x = self.target_embedding(target_in) * math.sqrt(self.target_embedding.embedding_dim)\n"
             "        x = F.dropout(x, self.dropout, self.training)",
         ),
-    ),
-    (
-        "transformer-positions-twice",
-        "The positions are added twice.",
-        (POSITIONS, "x = x + 2 * sinusoidal_positions(*x.shape[-2:]).to(x)"),
     ),
     (
         "transformer-positions-scaled",
@@ -1021,11 +998,6 @@ for _id, _hint, *_edits in (
         (DECODER, "x = self.decoder[-1](x, memory, key_mask)"),
     ),
     (
-        "transformer-decoder-reversed",
-        "The decoder's blocks are applied from the last to the first.",
-        (DECODER, DECODER.replace("in self.decoder", "in reversed(self.decoder)")),
-    ),
-    (
         "transformer-memory-of-the-same-depth",
         "Each block of the decoder reads the encoder's block of the same depth. All read what the last one gave.",
         (ENCODE, "x, memory = self.embed(target_in, self.target_embedding), self.embed(source, self.source_embedding)"),
@@ -1058,11 +1030,6 @@ for _id, _hint, *_edits in (
         (LOGITS, "return F.linear(x, self.target_embedding.weight.detach())"),
     ),
     (
-        "transformer-output-scaled",
-        "The output layer is scaled as the embeddings are. Only what goes in is scaled.",
-        (LOGITS, "return F.linear(x, self.target_embedding.weight) * math.sqrt(x.shape[-1])"),
-    ),
-    (
         "transformer-no-output-layer",
         "The output layer is missing: one score for each word is asked for.",
         (LOGITS, "return x"),
@@ -1073,19 +1040,9 @@ for _id, _hint, *_edits in (
         (LOGITS, "return torch.softmax(F.linear(x, self.target_embedding.weight), -1)"),
     ),
     (
-        "transformer-log-softmax",
-        "Log-probabilities are returned. They belong to the loss; return the logits.",
-        (LOGITS, "return torch.log_softmax(F.linear(x, self.target_embedding.weight), -1)"),
-    ),
-    (
         "transformer-last-word-only",
         "Only the last place is scored. Every place predicts its next word.",
         (LOGITS, "return F.linear(x[..., -1, :], self.target_embedding.weight)"),
-    ),
-    (
-        "transformer-source-embeds-the-target",
-        "The target's words are looked up in the source's embedding.",
-        (EMBED_TARGET, "x = self.embed(target_in, self.source_embedding)"),
     ),
     (
         "transformer-shifts-again",
