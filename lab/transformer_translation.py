@@ -222,10 +222,14 @@ def _weights(layer: nn.Module, query: Tensor, key: Tensor) -> Tensor:
 
 
 def with_weights(
-    model: TransformerTranslator, sentences: Sequence[Sequence[str]], translations: Sequence[Translation], layer: int
+    model: TransformerTranslator,
+    sentences: Sequence[Sequence[str]],
+    translations: Sequence[Translation],
+    layer: int | None = None,
 ) -> list[Translation]:
-    """The same translations with where one block of the decoder looked: the mean over its heads."""
+    """The same translations with where the decoder looked: the mean over the heads of one block, or of all."""
+    blocks = slice(None) if layer is None else layer
     return [
-        Translation(said.words, cross_attention(model, sentence, said.words)[layer].mean(0))
+        Translation(said.words, cross_attention(model, sentence, said.words)[blocks].flatten(0, -3).mean(0))
         for sentence, said in zip(sentences, translations, strict=True)
     ]

@@ -94,7 +94,7 @@ def test_a_row_of_weights_does_not_depend_on_its_own_word_or_later_ones(pairs):
     torch.testing.assert_close(other, weights[:, :, :3])
 
 
-def test_translations_get_the_mean_over_the_heads_of_one_block(pairs):
+def test_translations_get_the_mean_over_the_heads_of_one_block_or_of_all(pairs):
     model, sources = small(pairs), [pair.source for pair in pairs[:3]]
     said = [translation.Translation(pair.target, None) for pair in pairs[:3]]
     seen = transformer_translation.with_weights(model, sources, said, layer=1)
@@ -102,6 +102,9 @@ def test_translations_get_the_mean_over_the_heads_of_one_block(pairs):
         weights = transformer_translation.cross_attention(model, pair.source, pair.target)
         torch.testing.assert_close(result.attn_weights, weights[1].mean(0))
         assert result.words == pair.target
+    (everywhere,) = transformer_translation.with_weights(model, sources[:1], said[:1])
+    weights = transformer_translation.cross_attention(model, sources[0], pairs[0].target)
+    torch.testing.assert_close(everywhere.attn_weights, weights.mean((0, 1)))
 
 
 def test_another_class_can_be_swapped_in(pairs):
