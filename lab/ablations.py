@@ -21,6 +21,7 @@ from autograder.reference.multi_head_attention import MultiHeadAttention
 from autograder.reference.transformer import EncoderBlock, Transformer, layer_norm
 from lab import parallel_corpus
 from lab.parallel_corpus import Pair
+from lab.trained import trained_once
 from lab.transformer_translation import TransformerTranslator, train, translate
 
 
@@ -71,6 +72,7 @@ WITHOUT = {
     "feed-forward": {"feed_forward": lambda x, *weights: torch.zeros_like(x)},
     "positions": {"sinusoidal_positions": lambda length, d_model: torch.zeros(length, d_model)},
     "causal mask": {"causal_mask": lambda queries, keys: torch.ones(queries, keys, dtype=torch.bool)},
+    "embedding scale": {},  # see `Unscaled`
 }
 
 
@@ -107,12 +109,11 @@ def train_small(
     initial_scale: float = 1.0,
     pairs: int | None = None,
     dropout: float = 0.0,
-    transformer: Callable[..., nn.Module] | None = None,
     steps: int = 300,
     lr: float = 3e-3,
     **options,
 ) -> Run:
-    """Train a small translator on short sentences.
+    """Train a small translator on short sentences, once for all who ask.
 
     Parameters
     ----------
@@ -122,25 +123,47 @@ def train_small(
         Factor of all matrices of the blocks before training.
     pairs
         How many of the training sentences are used; None for all.
-    dropout, transformer
+    dropout
         As for `lab.transformer_translation.TransformerTranslator`.
     steps, lr, options
         As for `lab.transformer_translation.train`.
     """
-    training, unseen = short_sentences()
+    model, returned = trained_once(
+        _untrained,
+        _train,
+        without=without,
+        initial_scale=initial_scale,
+        pairs=pairs,
+        dropout=dropout,
+        steps=steps,
+        lr=lr,
+        **options,
+    )
+    return Run(model, **returned)
+
+
+def _untrained(without: str, initial_scale: float, dropout: float, **arguments) -> TransformerTranslator:
     torch.manual_seed(0)
-    vocabularies = parallel_corpus.vocabularies(training)
+    transformer = Unscaled if without == "embedding scale" else Transformer
+    vocabularies = parallel_corpus.vocabularies(short_sentences()[0])
     model = TransformerTranslator(*vocabularies, transformer, dropout=dropout, **SMALL)
     with torch.no_grad():
         for block in (*model.transformer.encoder, *model.transformer.decoder):
             for parameter in block.parameters():
                 if parameter.dim() == 2:
                     parameter *= initial_scale
+    return model
+
+
+def _train(
+    model: TransformerTranslator, without: str, initial_scale: float, pairs: int | None, dropout: float, **options
+):
+    training, unseen = short_sentences()
     with replaced(**WITHOUT[without]):
-        losses = train(model, training[:pairs], steps, lr=lr, **options)
+        losses = train(model, training[:pairs], **options)
         said = translate(model, [pair.source for pair in unseen])
     right = [pair.target == result.words for pair, result in zip(unseen, said, strict=True)]
-    return Run(model, losses, sum(right) / len(right))
+    return {"losses": losses, "exact": sum(right) / len(right)}
 
 
 class AttentionAlone(nn.Module):
