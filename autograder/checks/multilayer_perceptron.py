@@ -82,6 +82,21 @@ _slips(
         "The factors are in the wrong order. Examples are rows, so `X` stands on the left.",
     ),
     (
+        "linear-columns",
+        "return W.T @ X + b[:, None]",
+        "You treat the columns of `X` as examples. Here its rows are.",
+    ),
+    (
+        "linear-output-transposed",
+        "return (X @ W + b).T",
+        "The output is transposed: it should have one row for each example.",
+    ),
+    (
+        "linear-biases-summed",
+        "return X @ W + b.sum()",
+        "You add the sum of all biases to every output. Each output has its own.",
+    ),
+    (
         "linear-rectified",
         "return np.maximum(X @ W + b, 0)",
         "Negative outputs come out as zero. The rectifier is a kernel of its own; a linear layer lets them through.",
@@ -191,7 +206,7 @@ _slips(
         "https://github.com/d2l-ai/d2l-en/pull/1000",
     ),
     (
-        "linear-backward-example-by-example",
+        "linear-backward-weight-last-example",
         "grad_W = X[-1][:, None] * grad_output[-1]",
         "The gradient for `W` is that of the last example alone. Every example adds its part.",
     ),
@@ -232,6 +247,12 @@ _slips(
         "The gradient for `b` is that of the last example alone. Every example adds its part.",
     ),
     (
+        "linear-backward-bias-ones",
+        "grad_b = np.ones_like(grad_output[0])",
+        "The gradient for `b` is the slope alone, which is one. The chain rule multiplies it by the gradient that comes "
+        "back, in each row.",
+    ),
+    (
         "linear-backward-bias-from-weights",
         "grad_b = grad_W.sum(axis=0)",
         "The gradient for `b` is gathered from that for `W`. A bias does not meet the inputs: they have no part in it.",
@@ -244,6 +265,18 @@ _slips(
         "linear-backward-order",
         "return grad_W, grad_X, grad_b",
         "The gradients for `X` and for `W` are returned in the wrong order.",
+    ),
+    (
+        "linear-backward-inputs-last",
+        "return grad_W, grad_b, grad_X",
+        "The gradients are returned in the wrong order: that for `X` comes first.",
+    ),
+    (
+        "linear-backward-all-means",
+        "return grad_X, grad_W / len(X), grad_b / len(X)",
+        "You divide the gradients for `W` and `b` by the batch size. A loss that is a mean brings that along in its own "
+        "gradient; so it happens twice.",
+        "https://github.com/d2l-ai/d2l-en/pull/1000",
     ),
     (
         "linear-backward-two-gradients",
@@ -270,15 +303,25 @@ relu_forward = Check(
 )
 
 
-@relu_forward.aspect("negative entries become zero, the others stay", points=1)
-def _relu_values(draw):
+def _both_signs(draw):
     rows, columns = draw.sizes(2, 4)
     Z = draw.normal(rows, columns)
     Z[0, :4] = 3.0, -2.0, 0.0, 0.25  # both signs, zero, and a number below one are in every draw
+    return Z
+
+
+@relu_forward.aspect("negative entries become zero, the others stay", points=1)
+def _relu_values(draw):
+    Z = _both_signs(draw)
     yield Case("a matrix", {"Z": Z})
     yield Case("a vector", {"Z": Z[0]})
-    yield Case("three axes", {"Z": draw.normal(2, rows, columns)})
+    yield Case("three axes", {"Z": draw.normal(2, *Z.shape)})
     yield Case("nothing above zero", {"Z": -np.abs(Z) - 0.5})
+
+
+@relu_forward.aspect("other arrays", points=1)
+def _relu_more(draw):
+    Z = _both_signs(draw)
     yield Case("single precision", {"Z": Z}, dtype="float32")
     yield Case("an array that is not contiguous", {"Z": Z}, strided=True)
     yield Case("several calls", {"Z": Z}, repeated=True)
@@ -299,6 +342,41 @@ _slips(
         "relu-largest-of-all",
         "return np.maximum(Z.max(), 0)",
         "You return the largest entry of all, one number. Compare each entry with zero.",
+    ),
+    (
+        "relu-largest-of-columns",
+        "return np.max(Z, 0)",
+        "`np.max` looks for the largest entry along an axis. `np.maximum` compares two arrays entry by entry.",
+    ),
+    (
+        "relu-decides-once",
+        "return max(0, Z)",
+        "`max` and `if` decide about one number, not about each entry of an array. Compare entry by entry.",
+    ),
+    (
+        "relu-sigmoid",
+        "return 1 / (1 + np.exp(-Z))",
+        "This is the sigmoid; the rectifier has a bend and two straight lines.",
+    ),
+    (
+        "relu-tanh",
+        "return np.tanh(Z)",
+        "This is the hyperbolic tangent; the rectifier has a bend and two straight lines.",
+    ),
+    (
+        "relu-softplus",
+        "return np.log(1 + np.exp(Z))",
+        "This is softplus, a smooth cousin of the rectifier, which has a bend and two straight lines.",
+    ),
+    (
+        "relu-double-result",
+        "return np.where(Z > 0, Z, np.zeros(Z.shape))",
+        "An array in single precision comes back in double precision, which is what `np.zeros` makes. Keep the dtype.",
+    ),
+    (
+        "relu-condition",
+        "return Z > 0",
+        "You return where the entries are positive. There the entries themselves should stand.",
     ),
     (
         "relu-slope",
@@ -329,15 +407,6 @@ _slips(
 )
 
 
-@relu_forward.mistake(
-    "relu-assigned-in-place",
-    "You set entries of `Z` itself to zero, and the way back still needs their signs. Work on a copy.",
-)
-def _relu_assigned(Z):
-    Z[Z < 0] = 0
-    return Z
-
-
 relu_backward = Check(
     reference.relu_backward,
     difficulty="warm-up",
@@ -350,22 +419,33 @@ relu_backward = Check(
 )
 
 
-@relu_backward.aspect("the gradient passes where the input was positive", points=1)
-def _relu_gradients(draw):
+def _all_signs(draw):
     rows, columns = draw.sizes(2, 4)
     inputs = {"grad_output": draw.normal(rows, columns), "Z": draw.normal(rows, columns)}
     inputs["grad_output"][0, :4] = 2.0, -2.0, 3.0, -3.0  # all four pairs of signs are in every draw
     inputs["Z"][0, :4] = 1.5, 0.5, -1.5, -0.5
+    return inputs
+
+
+@relu_backward.aspect("the gradient passes where the input was positive", points=1)
+def _relu_gradients(draw):
+    inputs = _all_signs(draw)
     yield Case("a matrix", inputs)
     at_zero = inputs["Z"].copy()
     at_zero[1, :2] = 0.0
     yield Case("some entries are exactly zero", inputs | {"Z": at_zero})
     yield Case("a vector", {name: array[0] for name, array in inputs.items()})
-    yield Case("three axes", {"grad_output": draw.normal(2, rows, columns), "Z": draw.normal(2, rows, columns)})
+    shape = (2, *at_zero.shape)
+    yield Case("three axes", {"grad_output": draw.normal(*shape), "Z": draw.normal(*shape)})
+
+
+@relu_backward.aspect("other arrays", points=1)
+def _relu_gradients_more(draw):
+    inputs = _all_signs(draw)
     yield Case("single precision", inputs, dtype="float32")
     yield Case("arrays that are not contiguous", inputs, strided=True)
     yield Case("several calls", inputs, repeated=True)
-    yield Case("a gradient of another shape", inputs | {"grad_output": draw.normal(rows, 1)}, refused=True)
+    yield Case("a gradient of another shape", inputs | {"grad_output": inputs["grad_output"][:, :1]}, refused=True)
 
 
 _slips(
@@ -399,6 +479,21 @@ _slips(
         "relu-backward-slope-only",
         "(Z > 0).astype(Z.dtype)",
         "You return the slope, zero or one. It multiplies the gradient that comes back.",
+    ),
+    (
+        "relu-backward-condition",
+        "Z > 0",
+        "You return where the input was positive. There the gradient that comes back should stand.",
+    ),
+    (
+        "relu-backward-half-at-zero",
+        "grad_output * np.heaviside(Z, Z.dtype.type(0.5))",
+        "You take one half for the slope at exactly zero. The contract says zero there, as in PyTorch.",
+    ),
+    (
+        "relu-backward-double-result",
+        "grad_output * np.where(Z > 0, np.ones(Z.shape), 0.0)",
+        "A gradient in single precision comes back in double precision, which is what `np.ones` makes. Keep the dtype.",
     ),
     (
         "relu-backward-all-passed",
@@ -505,6 +600,10 @@ def _entropy_more(draw):
 
 LOSS = "loss = -log_probabilities[rows, labels].mean()"
 PROBABILITY = "np.exp(log_probabilities)[rows, labels]"
+CAPPED = (
+    "You add a small number to the probability, or clip it, before the logarithm. That caps the loss where the right class "
+    "has no chance. Compute the logarithm from the logits."
+)
 _slips(
     softmax_cross_entropy,
     "logits.max(axis=1, keepdims=True)",
@@ -517,6 +616,12 @@ _slips(
         "cross-entropy-largest-of-all",
         "logits.max()",
         "You subtract the largest logit of the whole batch. A row far below it underflows to zeros; take each row's own.",
+    ),
+    (
+        "cross-entropy-missing-keepdims",
+        "logits.max(axis=1)",
+        "The largest logit of each row, or its sum, lost its axis, so NumPy lines it up with the classes: `keepdims=True` "
+        "keeps it.",
     ),
     (
         "cross-entropy-largest-of-column",
@@ -537,6 +642,11 @@ _slips(
         "cross-entropy-over-everything",
         "np.log(np.exp(shifted).sum())",
         "Your probabilities sum to one over the whole batch. Each row should sum to one.",
+    ),
+    (
+        "cross-entropy-log1p",
+        "np.log1p(np.exp(shifted).sum(axis=1, keepdims=True))",
+        "`log1p` adds one to the sum before the logarithm; the sum has no one in it.",
     ),
     (
         "cross-entropy-base-2",
@@ -585,6 +695,25 @@ _slips(
         "You average over all classes. Only the right class of each example counts.",
     ),
     (
+        "cross-entropy-zero-times-infinity",
+        "one_hot = np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
+        "    loss = -(one_hot * np.log(np.exp(log_probabilities))).sum(axis=1).mean()",
+        "You take the logarithm of probabilities that have become zero in the computer, and zero times minus infinity is "
+        "NaN. Take the logarithm on paper first, and compute it from the logits.",
+    ),
+    (
+        "cross-entropy-binary",
+        "p, one_hot = np.exp(log_probabilities), np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
+        "    loss = -(one_hot * np.log(p) + (1 - one_hot) * np.log(1 - p)).sum(axis=1).mean()",
+        "This is the loss of many yes-or-no questions. Of several classes only the right one's probability counts.",
+    ),
+    (
+        "cross-entropy-squared-error",
+        "one_hot = np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
+        "    loss = ((np.exp(log_probabilities) - one_hot) ** 2).sum(axis=1).mean()",
+        "This is the squared error of the probabilities; minus the logarithm of the right one is asked for.",
+    ),
+    (
         "cross-entropy-probability-not-logged",
         f"loss = -{PROBABILITY}.mean()",
         "There is no logarithm in your loss.",
@@ -605,8 +734,7 @@ for _small in (1e-7, 1e-8, 1e-9, 1e-10, 1e-12):
         f"cross-entropy-{_small:.0e}-added",
         LOSS,
         f"loss = -np.log({PROBABILITY} + logits.dtype.type({_small})).mean()",
-        "You add a small number inside the logarithm. It caps the loss where the right class has no chance, and bends it "
-        "elsewhere. Compute the logarithm from the logits.",
+        CAPPED,
         "https://github.com/apache/mxnet/pull/4594",
     )
 for _small in (1e-7, 1e-12, 1e-15):
@@ -614,8 +742,7 @@ for _small in (1e-7, 1e-12, 1e-15):
         f"cross-entropy-{_small:.0e}-clipped",
         LOSS,
         f"loss = -np.log(np.maximum({PROBABILITY}, logits.dtype.type({_small}))).mean()",
-        "You clip the probability before the logarithm, which caps the loss where the right class has no chance. Compute "
-        "the logarithm from the logits.",
+        CAPPED,
     )
 _slips(
     softmax_cross_entropy,
@@ -634,6 +761,21 @@ _slips(
         "cross-entropy-one-added",
         "    grad_logits[rows, labels] += 1\n",
         "You add one at the right class; it comes off.",
+    ),
+    (
+        "cross-entropy-right-class-alone",
+        "    grad_logits[rows, labels] -= 1\n    grad_logits *= np.arange(logits.shape[1]) == labels[:, None]\n",
+        "Only the right class gets a gradient. The others get their probabilities: they should fall.",
+    ),
+    (
+        "cross-entropy-gradient-for-probabilities",
+        "    grad_logits = -(np.arange(logits.shape[1]) == labels[:, None]) / grad_logits\n",
+        "This is the gradient for the probabilities. Go on through softmax, to the logits.",
+    ),
+    (
+        "cross-entropy-double-gradient",
+        "    grad_logits = grad_logits - np.eye(logits.shape[1])[labels]\n",
+        "The gradient comes back in double precision, which is what `np.eye` makes. Keep the dtype of the logits.",
     ),
     (
         "cross-entropy-times-slope-of-softmax",
@@ -732,14 +874,24 @@ sgd_step = Check(
 )
 
 
+def _step(draw, *shape):
+    return {"parameter": draw.normal(*shape), "gradient": draw.normal(*shape), "learning_rate": 0.3}
+
+
 @sgd_step.aspect("one step against the gradient", points=1)
 def _step_values(draw):
     rows, columns = draw.sizes(2)
-    inputs = {"parameter": draw.normal(rows, columns), "gradient": draw.normal(rows, columns), "learning_rate": 0.3}
+    inputs = _step(draw, rows, columns)
     yield Case("a matrix", inputs)
-    yield Case("a bias", {"parameter": draw.normal(columns), "gradient": draw.normal(columns), "learning_rate": 0.01})
+    yield Case("a bias", _step(draw, columns) | {"learning_rate": 0.01})
     yield Case("a learning rate over one", inputs | {"learning_rate": 2.5})
     yield Case("a learning rate of zero", inputs | {"learning_rate": 0.0})
+
+
+@sgd_step.aspect("other arrays", points=1)
+def _step_more(draw):
+    rows, columns = draw.sizes(2)
+    inputs = _step(draw, rows, columns)
     yield Case("single precision", inputs, dtype="float32")
     yield Case("arrays that are not contiguous", inputs, strided=True)
     yield Case("several calls", inputs, repeated=True)
@@ -786,9 +938,19 @@ _slips(
         "You change the caller's parameter, as PyTorch's optimizers do. Here the old one stays: return a new array.",
     ),
     (
-        "sgd-in-place-nothing-returned",
-        "parameter -= learning_rate * gradient",
-        "You change the caller's parameter and return nothing. Here the old one stays: return a new array.",
+        "sgd-nothing-returned",
+        "parameter = parameter - learning_rate * gradient",
+        "You take the step and return nothing. The new array must be returned.",
+    ),
+    (
+        "sgd-signs-turned-round",
+        "return learning_rate * gradient - parameter",
+        "The signs are turned round: the step is subtracted from the parameter.",
+    ),
+    (
+        "sgd-mean-of-gradient",
+        "return parameter - learning_rate * gradient.mean()",
+        "Every entry takes the same step, by the mean of the gradient. Each has a gradient of its own.",
     ),
     (
         "sgd-double-result",
