@@ -995,8 +995,9 @@ def _epoch(draw, examples, batch_size, d_in=3, d_hidden=6, classes=4):
 
 @train_epoch.aspect("one step on one mini-batch", points=1)
 def _epoch_one(draw):
+    # As in a single layer, sizes that agree come first: what is mixed up gives numbers there, by which it is known.
+    yield Case("as many examples as inputs, hidden units and classes", _epoch(draw, 6, 6, 6, 6, 6))
     yield Case("all examples in one mini-batch", _epoch(draw, 8, 8))
-    yield Case("layers of one width", _epoch(draw, 7, 7, 5, 5, 5))
     yield Case("a batch size over the number of examples", _epoch(draw, 5, 11))
 
 
@@ -1072,6 +1073,28 @@ _epoch_edited(
     "You return after the first mini-batch: the `return` stands inside the loop.",
     (STARTS, "range(0, min(batch_size, len(order)), batch_size)"),
     (MEAN, "total / min(batch_size, len(order))"),
+)
+_epoch_edited(
+    "epoch-return-in-loop",
+    "You return after the first mini-batch: the `return` stands inside the loop.",
+    (STARTS, "range(0, min(batch_size, len(order)), batch_size)"),
+)
+_epoch_edited(
+    "epoch-range-over-all",
+    "You count up to the number of all examples, where `order` leaves some out: the last mini-batches are empty.",
+    (STARTS, "range(0, len(X), batch_size)"),
+)
+_epoch_edited(
+    "epoch-loss-over-all",
+    "You divide the loss by the number of all examples, where `order` leaves some out. Only those visited count.",
+    (MEAN, "total / len(X)"),
+)
+_epoch_edited(
+    "epoch-whole-batch",
+    "Every step learns from all examples at once. A mini-batch has only those of its piece of `order`.",
+    ("linear_forward(X[batch], W_1, b_1)", "linear_forward(X, W_1, b_1)"),
+    ("softmax_cross_entropy(logits, labels[batch])", "softmax_cross_entropy(logits, labels)"),
+    ("linear_backward(grad_Z, X[batch], W_1)", "linear_backward(grad_Z, X, W_1)"),
 )
 _epoch_edited(
     "epoch-batches-overlap",
@@ -1162,6 +1185,39 @@ _epoch_edited(
     "epoch-rectified-logits",
     "The logits go through the rectifier too. The last layer is linear: a logit may be negative.",
     (LOGITS, "logits = relu_forward(linear_forward(H, W_2, b_2))"),
+)
+_epoch_edited(
+    "epoch-rectifier-skipped-forward",
+    "The second layer is given what the rectifier was given. On the way forward the rectifier is left out.",
+    ("H = relu_forward(Z)", "H = Z"),
+)
+_epoch_edited(
+    "epoch-linear-backward-arguments-swapped",
+    "The arguments of `linear_backward` are in the wrong order: first the gradient that comes back, then what the layer "
+    "was given.",
+    ("linear_backward(grad_logits, H, W_2)", "linear_backward(H, grad_logits, W_2)"),
+)
+_epoch_edited(
+    "epoch-gradients-mixed-up",
+    "`linear_backward` returns the gradient for the inputs first, then those for weights and bias. You unpack them in "
+    "another order.",
+    ("grad_H, grad_W_2, grad_b_2 = linear_backward", "grad_W_2, grad_b_2, grad_H = linear_backward"),
+)
+_epoch_edited(
+    "epoch-inputs-and-weights-mixed-up",
+    "`linear_backward` returns the gradient for the inputs first, then that for the weights. You unpack them the other way "
+    "round.",
+    ("grad_H, grad_W_2, grad_b_2 = linear_backward", "grad_W_2, grad_H, grad_b_2 = linear_backward"),
+)
+_epoch_edited(
+    "epoch-two-gradients",
+    "`linear_backward` returns three gradients, also in the first layer, where nobody needs the one for the inputs.",
+    ("_, grad_W_1, grad_b_1 = linear_backward", "grad_W_1, grad_b_1 = linear_backward"),
+)
+_epoch_edited(
+    "epoch-first-layer-given-hidden",
+    "In the first layer's gradient stands the hidden layer. That layer was given the examples.",
+    ("linear_backward(grad_Z, X[batch], W_1)", "linear_backward(grad_Z, H, W_1)"),
 )
 _epoch_edited(
     "epoch-hidden-before-rectifier",
