@@ -15,6 +15,9 @@ EPILOG = """\
 assignment. Its rows and numbers stay, marks are put on its scale, and students who are not in it are named. A late
 student's line says the mark before and after the penalty.
 
+A mark that is missing, as one that a person is to give, is an empty cell; its sums are "incomplete", and a platform's
+file leaves what the platform has.
+
 Exit code 0 when every mark found its place, 1 when a student is not in the base, 2 for wrong use.
 """
 
@@ -48,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     marks = [entry for entry in standings(_existing(arguments)) if entry.stem in wanted]
     for entry in marks:
         if entry.unmarked:
-            print(
-                f"{entry.student}, {entry.stem}: no mark yet, counted 0: {', '.join(entry.unmarked)}.", file=sys.stderr
-            )
+            missing = ", ".join(entry.unmarked)
+            print(f"{entry.student}, {entry.stem}: no mark yet, so the sum is left open: {missing}.", file=sys.stderr)
     ledger = Ledger(arguments.out)
     sums = totals(marks, ledger, settings)
     if arguments.to == "plain":
@@ -72,8 +74,9 @@ def _plain(marks, sums, settings, bom: bool) -> str:
 
 def _upload(arguments: argparse.Namespace, sums, ledger, settings) -> int:
     from autograder.course import uploads
+    from autograder.grading.exporting import shown
 
-    def value(total) -> float:
+    def value(total) -> float | None:
         return total.earned if arguments.raw else total.after_penalty
 
     try:
@@ -90,7 +93,8 @@ def _upload(arguments: argparse.Namespace, sums, ledger, settings) -> int:
     for (student, stem), total in sorted(sums.items()):
         if total.days_late:
             days = f"{total.days_late} day{'s' * (total.days_late > 1)} late{' (a guess)' * total.is_guess}"
-            change = f"{total.earned:g} of {total.points:g} before, {total.after_penalty:g} after the penalty"
+            before, after = shown(total.earned), shown(total.after_penalty)
+            change = f"{before} of {total.points:g} before, {after} after the penalty"
             print(f"{student}, {stem}: {days}: {change}.", file=sys.stderr)
     for note in upload.notes:
         print(f"note: {note}", file=sys.stderr)

@@ -13,6 +13,7 @@ from autograder.course.marks import Totals, course_percent, totals
 from autograder.course.regrading import open_requests
 from autograder.course.settings import Settings
 from autograder.course.standing import Standing
+from autograder.grading.exporting import shown
 from autograder.grading.records import Results
 from autograder.grading.results import KernelMark, SubmissionResult
 from autograder.stubs import is_stub
@@ -195,7 +196,8 @@ def _requests(directory: Path, stems: Sequence[str]) -> Iterator[Look]:
 def _late(sums: Totals) -> Iterator[Look]:
     for (student, stem), total in sums.items():
         if total.is_guess:
-            yield Look("late", student, stem, f"{total.earned:g} before the penalty, {total.after_penalty:g} after it")
+            before, after = shown(total.earned), shown(total.after_penalty)
+            yield Look("late", student, stem, f"{before} before the penalty, {after} after it")
 
 
 def by_kind(looks: Sequence[Look]) -> Mapping[str, list[Look]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from autograder import notebooks, telling
 from autograder.course.report import KINDS, ChapterReport, ClassReport, KernelCount, by_kind
+from autograder.grading.exporting import shown
 from autograder.grading.feedback import POLICY
 from autograder.grading.feedback import STYLE as PAGE_STYLE
 
@@ -150,18 +151,17 @@ def _marks(chapter: ChapterReport, report: ClassReport) -> str:
         marks = {mark.kernel: mark for mark in result.kernels}
         total = report.sums.get((student, chapter.stem))
         states = ["right" if marks[n].passed else "part" if marks[n].score else "wrong" for n in names]
-        after = [f"{total.days_late}{'?' * total.is_guess}", f"{total.after_penalty:g}"] if late and total else []
-        shown = f"{total.earned:g}" if total else str(result.score)
-        rows.append([_name(student), *(str(marks[name].score) for name in names), shown, *after])
+        after = [f"{total.days_late}{'?' * total.is_guess}", shown(total.after_penalty)] if late and total else []
+        earned = shown(total.earned) if total else str(result.score)
+        rows.append([_name(student), *(str(marks[name].score) for name in names), earned, *after])
         classes.append(["", *states])
     return _table(header, rows, numbers=range(1, len(header)), classes=classes)
 
 
 def _whole_course(report: ClassReport) -> str:
-    known = {student: percent for student, percent in report.percent.items() if percent is not None}
-    if not known:
+    if all(percent is None for percent in report.percent.values()):
         return ""
-    rows = [[_name(student), f"{known[student]:.1f}"] for student in sorted(known)]
+    rows = [[_name(student), shown(percent, ".1f")] for student, percent in sorted(report.percent.items())]
     table = _table(["student", "percent"], rows, numbers=(1,))
     return (
         "<section class='note'><h2>The whole course</h2><p class='soft'>By the weights in course.toml, after "

@@ -26,7 +26,7 @@ class Standing:
     Parameters
     ----------
     cells
-        Name, score and maximum of each graded cell; 0 where there is no mark.
+        Name, score and maximum of each graded cell; None where there is no mark.
     waiting
         The cells that a person should mark or look at.
     unmarked
@@ -35,7 +35,7 @@ class Standing:
 
     student: str
     stem: str
-    cells: tuple[tuple[str, float, float], ...]
+    cells: tuple[tuple[str, float | None, float], ...]
     waiting: tuple[str, ...] = ()
     unmarked: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ def _standing(student: str, stem: str, rows: list) -> Standing:
     for name, auto, manual, extra, needs_person, most in rows:
         shown = name.removeprefix("check-")
         mark = auto if manual is None else manual
-        cells.append((shown, 0.0 if mark is None else mark + (extra or 0.0), most))
+        cells.append((shown, None if mark is None else mark + (extra or 0.0), most))
         waiting += [shown] if needs_person else []
         unmarked += [shown] if mark is None else []
     return Standing(student, stem, tuple(cells), tuple(waiting), tuple(unmarked))

@@ -24,6 +24,7 @@ MOODLE_KEYS = ("Username", "ID number", "Email address")
 POINTS = "    Points Possible"
 KEPT = re.compile(r"-?[\d.,:%/ -]*")  # a cell that is a number, a date or a dash is no formula
 BOM = "\ufeff"
+Mark = Callable[[Total], float | None]  # what of a sum is uploaded
 
 
 class BaseError(ValueError):
@@ -89,7 +90,7 @@ def read_base(path: Path) -> Base:
     return Base(path, header, filled, data.startswith(BOM.encode()))
 
 
-def for_canvas(sums: Totals, people: Iterable[HandedIn], value: Callable[[Total], float], base: Base | None) -> Upload:
+def for_canvas(sums: Totals, people: Iterable[HandedIn], value: Mark, base: Base | None) -> Upload:
     """The file for Canvas's gradebook import: the people of the base, and a column for each chapter."""
     stems = sorted({stem for _, stem in sums})
     numbers = _numbers(people, "canvas")
@@ -117,14 +118,12 @@ def for_canvas(sums: Totals, people: Iterable[HandedIn], value: Callable[[Total]
             total, place = sums.get((matched.get(id(row)), stem)), columns[stem]
             # An empty cell would take away the mark that Canvas has.
             as_before = "" if place is None else _kept(row[place])
-            cells.append(as_before if total is None else _scaled(total, value, points.get(stem)))
+            cells.append(_scaled(total, value, points.get(stem)) or as_before)
         upload.rows.append(cells)
     return upload
 
 
-def _canvas_alone(
-    sums: Totals, numbers: dict[str, str], stems: Sequence[str], value: Callable[[Total], float]
-) -> Upload:
+def _canvas_alone(sums: Totals, numbers: dict[str, str], stems: Sequence[str], value: Mark) -> Upload:
     names = {student: number for number, student in numbers.items()}
     upload = Upload([[*CANVAS_PEOPLE, *stems], [POINTS, "", "", "", "", *(_number(_most(s, sums)) for s in stems)]])
     for student in sorted({student for student, _ in sums}):
@@ -139,7 +138,7 @@ def _canvas_alone(
 def for_moodle(
     sums: Totals,
     people: Iterable[HandedIn],
-    value: Callable[[Total], float],
+    value: Mark,
     base: Base | None,
     stems: Sequence[str],
     grade_column: str = "Grade",
@@ -164,15 +163,12 @@ def for_moodle(
         total = own.get((matched.get(id(row)), stem))
         most = _as_number(base.cell(row, "Maximum Grade"))
         cells = [_kept(cell) for cell in row]
-        if total is not None:
-            cells[place] = _scaled(total, value, most)
+        cells[place] = _scaled(total, value, most) or cells[place]
         upload.rows.append(cells)
     return upload
 
 
-def _moodle_alone(
-    sums: Totals, people: Iterable[HandedIn], value: Callable[[Total], float], stems: Sequence[str]
-) -> Upload:
+def _moodle_alone(sums: Totals, people: Iterable[HandedIn], value: Mark, stems: Sequence[str]) -> Upload:
     names = {entry.student: entry.name for entry in people if entry.platform == "moodle"}
     header = ["Student", "Full name"]
     for stem in stems:
@@ -275,15 +271,18 @@ def _as_number(text: str) -> float | None:
         return None
 
 
-def _scaled(total: Total | None, value: Callable[[Total], float], most: float | None) -> str:
-    """A mark, on the platform's scale where that is another one."""
-    if total is None:
+def _scaled(total: Total | None, value: Mark, most: float | None) -> str:
+    """A mark, on the platform's scale where that is another one; "" where there is none."""
+    mark = None if total is None else value(total)
+    if mark is None:
         return ""
     scale = most / total.points if most and total.points else 1.0
-    return _number(value(total) * scale)
+    return _number(mark * scale)
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{round(value, 2):g}" if abs(value) < 1e5 else f"{value:.2f}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:  # loads nbgrader, which takes seconds
     from autograder.grading.gradebook import Marks
 
+INCOMPLETE = "incomplete"  # in the place of a sum, as long as one of its marks is missing
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -18,6 +19,8 @@ def write_csv(
     percent: Mapping[str, float | None] | None = None,
 ) -> None:
     """A row for each student; for each chapter a column for each graded cell and one for their sum.
+
+    A cell without a mark is empty, and the sums that it is part of are ``incomplete``.
 
     Parameters
     ----------
@@ -47,12 +50,18 @@ def write_csv(
         for stem in stems:
             entry = by_student[student].get(stem)
             scores = {cell: score for cell, score, _ in entry.cells} if entry else {}
-            row += ["" if cell not in scores else f"{scores[cell]:g}" for of, cell, _ in columns if of == stem]
-            row.append(f"{sum(scores.values()):g}" if entry else "")
+            own = [scores.get(cell) for of, cell, _ in columns if of == stem]
+            row += ["" if score is None else f"{score:g}" for score in own]
+            row.append(shown(None if None in scores.values() else sum(scores.values())) if entry else "")
             if stem in due:
                 total = totals[student, stem] if entry else None
-                row += [f"{total.days_late}{'?' * total.is_guess}", f"{total.after_penalty:g}"] if total else ["", ""]
-        writer.writerow([*row, *([f"{percent[student]:.1f}"] if has_percent else [])])
+                row += [f"{total.days_late}{'?' * total.is_guess}", shown(total.after_penalty)] if total else ["", ""]
+        writer.writerow([*row, *([shown(percent[student], ".1f")] if has_percent else [])])
+
+
+def shown(value: float | None, form: str = "g") -> str:
+    """A sum, or that it is incomplete."""
+    return INCOMPLETE if value is None else format(value, form)
 
 
 def harmless(text: str) -> str:

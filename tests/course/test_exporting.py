@@ -277,3 +277,27 @@ def test_the_command(tmp_path, capsys):
     code, said = run(str(out), "--to", "canvas", *base)
     assert code == 1
     assert "not placed: doejane" in said
+
+
+def test_a_missing_mark_is_never_a_number(tmp_path, settings):
+    entry = SimpleNamespace(student="anna", stem=STEM, cells=(("essay", None, 4.0), ("kernel", 6.0, 10.0)))
+    other = marks("ben", 0.0)
+    hand_in(tmp_path, "anna", late=True)
+    sums = totals([entry, other], Ledger(tmp_path), settings)
+    assert (sums["anna", STEM].earned, sums["anna", STEM].after_penalty) == (None, None)
+    percent = {student: course_percent(student, sums, settings) for student in ("anna", "ben")}
+    assert percent == {"anna": None, "ben": 0}
+    file = io.StringIO(newline="")
+    write_csv(file, [entry, other], sums, {STEM}, percent)
+    assert [row[1:] for row in read(file.getvalue())[1:]] == [
+        ["", "6", "incomplete", "1?", "incomplete", "incomplete"],
+        ["", "0", "0", "0", "0", "0.0"],
+    ]
+    canvas, moodle = tmp_path / "canvas.csv", tmp_path / "moodle.csv"
+    canvas.write_text("Student,ID,Section,Getting started (5)\nanna,1,A,7\nben,2,A,7\n")
+    moodle.write_text("Identifier,Full name,Grade\nParticipant 1,anna,7\nParticipant 2,ben,7\n")
+    upload = uploads.for_canvas(sums, [], after, uploads.read_base(canvas))
+    assert [row[-1] for row in upload.rows[1:]] == ["7", "0"]
+    upload = uploads.for_moodle(sums, [], after, uploads.read_base(moodle), [STEM])
+    assert [row[-1] for row in upload.rows[1:]] == ["7", "0"]
+    assert uploads.for_moodle(sums, [], after, None, [STEM]).rows[1][2:] == ["", "", "1"]

@@ -69,7 +69,7 @@ def test_what_the_class_did(directory):
 def test_who_needs_a_person(directory):
     failed = Regrade(Found("anna", STEM, directory), None, result(mark(5)), None, "key", "OSError: x")
     log(failed, directory, FAILED)
-    kept = [Standing("ben", STEM, (("essay", 0.0, 2.0),), ("essay",), ("essay",))]
+    kept = [Standing("ben", STEM, (("essay", None, 2.0),), ("essay",), ("essay",))]
     looks = class_report(directory, Settings(), kept, [STEM]).looks
     assert [(look.kind, look.student) for look in looks] == [
         ("tampering", "dan"),
