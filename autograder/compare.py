@@ -1,5 +1,6 @@
 """Comparing what a kernel gave with what was asked, one named array at a time."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ class Mismatch:
     index: tuple[int, ...] | None = None
 
 
+@functools.cache  # to ask for a dtype's name takes as long as to compare a small array
 def tolerance(dtype: np.dtype) -> tuple[float, float]:
     """Relative and absolute tolerance for values computed in ``dtype``; integers and booleans must be equal."""
     return TOLERANCES.get(np.dtype(dtype).name, (0.0, 0.0))

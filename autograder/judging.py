@@ -15,6 +15,8 @@ from autograder.compare import Mismatch, first_mismatch, same
 from autograder.probing import Fault, Outcome, run_probe
 from autograder.reading import placeholder_line
 
+EXAMS = 64  # that are kept: all kernels of a course which is graded in one run
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -93,7 +95,7 @@ class Exam:
         return outcome.arrays
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=EXAMS)
 def _exam(name: str, seed: int | None, aspects: tuple[Aspect, ...]) -> Exam:
     return Exam(name, seed, catalog.check_of(name))
 

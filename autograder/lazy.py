@@ -5,7 +5,10 @@ from importlib import import_module
 
 class _Torch:
     def __getattr__(self, name):
-        return getattr(import_module("torch"), name)
+        value = getattr(import_module("torch"), name)
+        if not name.startswith("_"):
+            setattr(self, name, value)  # asked for thousands of times in a check
+        return value
 
 
 torch = _Torch()

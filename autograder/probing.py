@@ -3,9 +3,11 @@
 Nothing here knows an answer. The same functions run with the student's kernel and with the reference.
 """
 
+import builtins
 import contextlib
 import importlib
 import io
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ import numpy as np
 
 from autograder.case import Case
 from autograder.lazy import torch
-from autograder.watching import default_settings, watching
+from autograder.watching import default_settings, put_back, seed, watching
 
 REFUSED = "refused"  # the array of a case that is to be refused
 PRINT_LIMIT = 2_000
@@ -80,10 +82,28 @@ class _Printed(io.TextIOBase):
         return len(text)
 
 
-def run_probe(stem: str, name: str, kernel: Callable, case: Case, put_back: bool = True) -> Outcome:
+@contextlib.contextmanager
+def _nothing_printed():
+    """Let ``print`` do nothing where its text would be dropped; to make that of a tensor takes longer than a kernel."""
+    dropped = sys.stdout, sys.stderr
+    before = builtins.print
+
+    def print_elsewhere(*values, file=None, **options):
+        if (sys.stdout if file is None else file) not in dropped:
+            before(*values, file=file, **options)
+
+    builtins.print = print_elsewhere
+    try:
+        yield
+    finally:
+        builtins.print = before
+
+
+def run_probe(stem: str, name: str, kernel: Callable, case: Case, sandboxed: bool = False) -> Outcome:
     """Run the probe of the kernel ``name`` of chapter ``stem`` on one case; never raises for what the kernel does.
 
-    A process that ends with its kernel need not ``put_back`` the functions that the kernel replaced.
+    What the kernel does to random generators and to shared modules is undone. Where it is ``sandboxed``, that is left
+    to its process's end, and neither a traceback nor what it prints is kept: each takes longer than most kernels.
 
     An interrupt from the keyboard alone goes on. Where the case is to be refused, the one array is ``refused``: whether
     the kernel raised an error, whichever; a placeholder's is none.
@@ -91,11 +111,14 @@ def run_probe(stem: str, name: str, kernel: Callable, case: Case, put_back: bool
     probe = getattr(importlib.import_module(f"autograder.probes.{stem}"), name)
     printed = _Printed()
     arrays, fault = {}, None
+    if sandboxed:
+        seed()
     with (
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(printed),
         warnings.catch_warnings(),
-        default_settings(put_back),
+        _nothing_printed() if sandboxed else put_back(),
+        default_settings(),
         watching(case.watch) as watched,
     ):
         warnings.simplefilter("ignore")
@@ -106,18 +129,18 @@ def run_probe(stem: str, name: str, kernel: Callable, case: Case, put_back: bool
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit and its like too
-            fault = _raised(kernel, error)
+            fault = _raised(kernel, error, traced=not sandboxed)
     if case.refused and not (fault and (fault.is_placeholder or fault.exception == "SystemExit")):
         refused = fault is not None and fault.kind == "raised"
         arrays, fault = {REFUSED: np.array(refused)}, None
     return Outcome(arrays, fault, tuple(sorted(watched)), printed.text)
 
 
-def _raised(kernel: Callable, error: BaseException) -> Fault:
+def _raised(kernel: Callable, error: BaseException, traced: bool) -> Fault:
     """A fault that names the exception and the line of the student's own code that it came through last."""
     code = getattr(getattr(kernel, "forward", kernel), "__code__", None)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if code and frame.filename == code.co_filename]
+    frames = traceback.walk_tb(error.__traceback__)
+    own = [line for frame, line in frames if code and frame.f_code.co_filename == code.co_filename]
     try:
         text = str(error)
     except Exception:  # an exception of the student's own, whose text cannot be made
@@ -127,8 +150,8 @@ def _raised(kernel: Callable, error: BaseException) -> Fault:
         "raised",
         f"{name}: {text}"[:PRINT_LIMIT] if text else name,
         name,
-        own[-1].lineno if own else None,
-        "".join(traceback.format_exception(error))[-TRACEBACK_LIMIT:],
+        own[-1] if own else None,
+        "".join(traceback.format_exception(error))[-TRACEBACK_LIMIT:] if traced else "",
     )
 
 

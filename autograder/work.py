@@ -35,7 +35,15 @@ class Work:
     largest: int = 0
 
 
-class Counter(TorchDispatchMode):
+class Mode(TorchDispatchMode):
+    """A mode that sees each operation of PyTorch, and does not load its compiler, which takes more than a second."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class Counter(Mode):
     """A context that counts the work of the PyTorch operations in it, in ``work``."""
 
     def __init__(self):

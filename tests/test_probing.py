@@ -1,7 +1,11 @@
 """The untrusted side: what comes back from one run of a kernel, whatever the kernel does."""
 
+import builtins
+import contextlib
 import cProfile
 import inspect
+import io
+import random
 import subprocess
 import sys
 
@@ -253,6 +257,40 @@ def test_what_a_kernel_replaces_in_a_module_is_put_back():
 
     assert run_probe("getting_started", "softmax", patching, SOFTMAX_CASE).fault is None
     assert (np.exp, np.log) == (exp, log)
+
+
+def test_in_the_sandbox_nothing_is_printed_and_each_case_finds_the_random_generators_alike():
+    texts = []
+
+    class Costly:
+        def __str__(self):
+            texts.append("made")
+            return "text"
+
+    def noisy(x, axis):
+        print(Costly(), Costly(), sep="-")
+        print(Costly(), file=sys.stderr, flush=True)
+        kept = io.StringIO()
+        print("kept", file=kept)
+        with contextlib.redirect_stdout(kept):
+            print("too")
+        assert kept.getvalue() == "kept\ntoo\n"
+        return np.append(np.random.random(3), [random.random(), torch.rand(1).item()])
+
+    before = builtins.print
+    one, other = (run_probe("getting_started", "softmax", noisy, SOFTMAX_CASE, sandboxed=True) for _ in range(2))
+    assert one.fault is None
+    np.testing.assert_array_equal(one.arrays["weights"], other.arrays["weights"])
+    assert (texts, one.printed, builtins.print) == ([], "", before)
+    assert len(run_probe("getting_started", "softmax", noisy, SOFTMAX_CASE).printed.split("text")) == 4
+
+
+def test_the_line_of_an_error_is_told_with_and_without_a_traceback():
+    space = {}
+    exec(compile("def softmax(x, axis=-1):\n    y = x\n    return y.no_such()", "<cell>", "exec"), space)
+    for sandboxed in (False, True):
+        fault = run_probe("getting_started", "softmax", space["softmax"], SOFTMAX_CASE, sandboxed=sandboxed).fault
+        assert (fault.exception, fault.line, bool(fault.details)) == ("AttributeError", 3, not sandboxed)
 
 
 def test_work_is_counted_where_it_is_asked_for():

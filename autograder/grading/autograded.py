@@ -22,7 +22,7 @@ def autograded_notebook(data: bytes, result: SubmissionResult, released: Mapping
     for cell in notebook["cells"]:
         if (mark := mark_of_cell(cell, result)) is not None:
             cell["outputs"] = verdict(mark)
-    return json.dumps(notebook, ensure_ascii=False, indent=1)
+    return json.dumps(notebook, ensure_ascii=False)
 
 
 def restored_notebook(cells: Sequence[Mapping[str, Any]], released: Mapping[str, Any]) -> dict[str, Any]:

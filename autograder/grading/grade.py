@@ -1,6 +1,7 @@
 """Grading one submission: bytes in, marks out."""
 
 import dataclasses
+import functools
 import os
 import signal
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ from autograder.grading.submission import (
     read_released,
     similar_name,
 )
-from autograder.judging import Report, draw_cases, explain, judge, not_run
+from autograder.grading.wire import frame_of
+from autograder.judging import EXAMS, Exam, Report, exam, explain, judge, not_run
 from autograder.probing import Fault, Outcome
 
 _workers: dict[tuple[str, str], Worker] = {}
@@ -57,7 +59,7 @@ def grade_submission(
         notebook = read_notebook(data)
     except NotReadable as error:
         return no_notebook(stem, str(error))
-    cases = {name: [case for _, case in draw_cases(name, seed)] for name in catalog.checks(stem)}
+    cases = {name: _frames(exam(name, seed)) for name in catalog.checks(stem)}
     run = _run(stem, rung or best(), cells_to_run(notebook, read_released(stem)), cases, limits or Limits())
     defining = defining_cells(notebook)
     sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
@@ -78,6 +80,12 @@ def grade_submission(
         for number, uses in suspicious_uses(notebook, read_released(stem)).items()
     )
     return SubmissionResult(stem, kernels, run.problems, alarms=alarms)
+
+
+@functools.lru_cache(maxsize=EXAMS)
+def _frames(given: Exam) -> tuple[bytes, ...]:
+    """The cases of an exam, packed once for the whole class."""
+    return tuple(frame_of(case) for _, case in given.drawn)
 
 
 def grade_found(found: Found, seed: int, limits: Limits | None = None, rung: str | None = None) -> SubmissionResult:

@@ -1,6 +1,7 @@
 """What a grading directory keeps between runs: the secret seed, and the result of each submission."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,7 +16,10 @@ from autograder.grading.session import Limits
 
 SEED_BITS = 63
 # The modules of the engine that decide a mark or its words.
-ENGINE = ("case", "catalog", "checking", "compare", "judging", "notebooks", "probing", "reading", "telling", "work")
+ENGINE = (
+    *("case", "catalog", "checking", "compare", "judging", "notebooks", "probing", "reading", "telling", "watching"),
+    "work",
+)
 
 
 def seed_of(directory: Path) -> int:
@@ -63,7 +67,7 @@ class Results:
         return SubmissionResult.from_dict(stored["result"]) if key in (None, stored["key"]) else None
 
     def write(self, student: str, key: str, result: SubmissionResult) -> None:
-        text = json.dumps({"key": key, "result": json.loads(result.to_json())}, ensure_ascii=False, indent=1)
+        text = json.dumps({"key": key, "result": dataclasses.asdict(result)}, ensure_ascii=False)
         notebooks.write_text(self._path(student, result.stem), text)
 
     def remove(self, student: str, stem: str) -> None:

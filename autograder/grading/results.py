@@ -2,7 +2,6 @@
 
 import builtins
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,13 +72,6 @@ class SubmissionResult:
     @property
     def points(self) -> int:
         return sum(mark.points for mark in self.kernels)
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> "SubmissionResult":
-        return cls.from_dict(json.loads(text))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SubmissionResult":

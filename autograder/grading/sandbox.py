@@ -130,6 +130,7 @@ def environment(home: str) -> dict[str, str]:
         "MPLBACKEND": "agg",
         "LANG": "C.UTF-8",
         "AUTOGRADER_GRADING": "1",
+        "CUDA_VISIBLE_DEVICES": "",  # an accelerator's threads do not outlive a fork
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     }
 

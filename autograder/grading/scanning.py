@@ -2,8 +2,8 @@
 
 import ast
 import functools
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 # What a solution of an exercise has no use for, and an attack on the grader does.
 SUSPICIOUS_MODULES = (
@@ -27,28 +27,20 @@ def suspicious_uses(notebook: Mapping[str, Any], released: Mapping[str, Any]) ->
     given = {cell["source"].strip() for cell in released["cells"]}
     modules, _ = _names_of(notebook)
     found = {
-        number: sorted(
-            {use for node in _parsed(cell["source"]) for part in ast.walk(node) for use in _uses(part, modules)}
-        )
+        number: sorted({use for statement in _statements(cell["source"]) for use in _uses(statement, modules)})
         for number, cell in enumerate(notebook["cells"], 1)
         if cell["cell_type"] == "code" and cell["source"].strip() not in given
     }
     return {number: uses for number, uses in found.items() if uses}
 
 
-def _uses(node: ast.AST, modules: Mapping[str, str]) -> Iterator[str]:
-    """What is suspicious in one node of the source."""
-    if isinstance(node, ast.Import):
-        yield from (f"imports {a.name}" for a in node.names if a.name.split(".")[0] in SUSPICIOUS_MODULES)
-    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in SUSPICIOUS_MODULES:
-        yield from (f"imports {node.module}" for a in node.names if f"{node.module}.{a.name}" not in FROM_COURSE)
-    elif isinstance(node, ast.Assign):
-        targets = [dotted for target in node.targets if "." in (dotted := _dotted(target, modules) or "")]
-        yield from (f"replaces {dotted}" for dotted in targets)
-    elif isinstance(node, ast.Attribute) and (dotted := _dotted(node, modules)) in SUSPICIOUS_NAMES:
-        yield f"uses {dotted}"
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield from (f"mentions {text}" for text in SUSPICIOUS_TEXTS if text in node.value)
+def _uses(statement: "Statement", modules: Mapping[str, str]) -> Iterator[str]:
+    """What is suspicious in one statement."""
+    yield from statement.suspicious
+    dotted = (_resolved(name, modules) for name in statement.replaced)
+    yield from (f"replaces {name}" for name in dotted if name and "." in name)
+    dotted = (_resolved(name, modules) for name in statement.everything.references if "." in name)
+    yield from (f"uses {name}" for name in dotted if name in SUSPICIOUS_NAMES)
 
 
 def ready_made_uses(notebook: Mapping[str, Any], kernel: str, reproduces: Collection[str]) -> list[str]:
@@ -63,65 +55,120 @@ def ready_made_uses(notebook: Mapping[str, Any], kernel: str, reproduces: Collec
     pending = [kernel]
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in seen or name not in bindings:
             continue
         seen.add(name)
-        for node in bindings.get(name, ()):
-            for part in ast.walk(node):
-                dotted = _dotted(part, modules)
-                used |= {ready for ready in reproduces if dotted and _same_function(dotted, ready)}
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                    pending.append(part.id)
+        dotted = [known for name in bindings[name].references if (known := _resolved(name, modules))]
+        used |= {ready for ready in reproduces if any(_same_function(name, ready) for name in dotted)}
+        pending += bindings[name].loads
     return sorted(used)
 
 
-def _names_of(notebook: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, list[ast.AST]]]:
+def _names_of(notebook: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, "Names"]]:
     """What imports bind names to, as dotted names, and what the notebook's own top-level names stand for."""
     return _names_in(tuple(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"))
 
 
 @functools.lru_cache(maxsize=1)  # asked for once for each kernel of a notebook
-def _names_in(sources: tuple[str, ...]) -> tuple[dict[str, str], dict[str, list[ast.AST]]]:
+def _names_in(sources: tuple[str, ...]) -> tuple[dict[str, str], dict[str, "Names"]]:
     modules: dict[str, str] = {}
-    bindings: dict[str, list[ast.AST]] = {}
-    for source in sources:
-        for node in _parsed(source):
-            for part in ast.walk(node):
-                if isinstance(part, ast.Import):
-                    for alias in part.names:
-                        top = alias.name.split(".")[0]
-                        modules[alias.asname or top] = alias.name if alias.asname else top
-                elif isinstance(part, ast.ImportFrom) and part.module:
-                    for alias in part.names:
-                        modules[alias.asname or alias.name] = f"{part.module}.{alias.name}"
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                bindings[node.name] = [node]
-                modules.pop(node.name, None)
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        bindings[target.id] = [node.value]
+    bindings: dict[str, Names] = {}
+    for statement in (statement for source in sources for statement in _statements(source)):
+        modules.update(statement.imported)
+        if statement.defined:
+            modules.pop(statement.defined, None)
+            bindings[statement.defined] = statement.everything
+        bindings.update(dict.fromkeys(statement.assigned, statement.value))
     return modules, bindings
 
 
-def _parsed(source: str) -> list[ast.stmt]:
+class Names(NamedTuple):
+    """The names in a piece of source: references as they are written, such as ``np.linalg.norm``, and names read."""
+
+    references: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
+
+
+class Statement(NamedTuple):
+    """What is looked for in one statement at the top level of a cell; its syntax tree is far larger."""
+
+    everything: Names
+    imported: tuple[tuple[str, str], ...]  # names, and the dotted names that they are bound to
+    defined: str  # the name of a function or class
+    assigned: tuple[str, ...]
+    value: Names  # of what is assigned
+    replaced: tuple[str, ...]  # references that are assigned to
+    suspicious: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=128)  # most cells of a class are those that were handed out
+def _statements(source: str) -> tuple[Statement, ...]:
     """The statements of a cell without its IPython magics; none where it does not parse."""
     lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()]
     try:
-        return ast.parse("\n".join(lines)).body
+        body = ast.parse("\n".join(lines)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return ()
+    return tuple(map(_statement, body))
 
 
-def _dotted(node: ast.AST, modules: Mapping[str, str]) -> str | None:
-    """The dotted name of a reference that begins at an imported name."""
+def _statement(node: ast.stmt) -> Statement:
+    parts = list(ast.walk(node))
+    targets = [target for part in parts if isinstance(part, ast.Assign) for target in part.targets]
+    is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    own = node.targets if isinstance(node, ast.Assign) else ()
+    return Statement(
+        _names(parts),
+        tuple(binding for part in parts for binding in _imported(part)),
+        node.name if is_definition else "",
+        tuple(target.id for target in own if isinstance(target, ast.Name)),
+        _names(ast.walk(node.value)) if own else Names(),
+        tuple(reference for target in targets if (reference := _reference(target))),
+        tuple(use for part in parts for use in _suspicious(part)),
+    )
+
+
+def _suspicious(node: ast.AST) -> Iterator[str]:
+    """What is suspicious in one node of the source, whatever its names stand for."""
+    if isinstance(node, ast.Import):
+        yield from (f"imports {a.name}" for a in node.names if a.name.split(".")[0] in SUSPICIOUS_MODULES)
+    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in SUSPICIOUS_MODULES:
+        yield from (f"imports {node.module}" for a in node.names if f"{node.module}.{a.name}" not in FROM_COURSE)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from (f"mentions {text}" for text in SUSPICIOUS_TEXTS if text in node.value)
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import binds, each with the dotted name that it is bound to."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.split(".")[0]
+            yield (alias.asname, alias.name) if alias.asname else (top, top)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _names(nodes: Iterable[ast.AST]) -> Names:
+    named = [node for node in nodes if isinstance(node, ast.Name | ast.Attribute)]
+    references = frozenset(reference for node in named if (reference := _reference(node)))
+    loads = (node.id for node in named if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    return Names(references, frozenset(loads))
+
+
+def _reference(node: ast.AST) -> str | None:
+    """A name, or attributes of one, as they are written."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or node.id not in modules:
-        return None
-    return ".".join([modules[node.id], *reversed(parts)])
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def _resolved(reference: str, modules: Mapping[str, str]) -> str | None:
+    """The dotted name of a reference that begins at an imported name."""
+    first, dot, rest = reference.partition(".")
+    return f"{modules[first]}{dot}{rest}" if first in modules else None
 
 
 def _same_function(dotted: str, ready: str) -> bool:

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder.case import Case
 from autograder.grading import sandbox, staging
 from autograder.grading.confining import EXCESSES, FILE_LIMIT, PROCESS_LIMIT
-from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, encode, pack_case, unpack_outcome
+from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, unpack_outcome
 from autograder.grading.worker import END, ORDER, START, STATUS
 from autograder.probing import Fault, Outcome
 
 START_SECONDS = 120
 AHEAD_BYTES = 50_000  # of cases that are sent before the one ahead of them is answered
+# For a kernel in the notebook's own process; one that takes longer gets a process and all of its limits to itself.
+TOGETHER_CPU_SECONDS, TOGETHER_WALL_SECONDS = 3, 20
 FATAL_LIMIT = 5  # cells that may end the process before the notebook is given up
 EXCESS_TEXTS = {
     "memory": "Stopped: all processes together used more than {} MB of memory.",
@@ -177,7 +178,18 @@ class Session:
         except WireError as error:
             raise self._ended(error) from None
 
-    def probe(self, name: str, cases: Sequence[Case], outcomes: list[Outcome]) -> None:
+    def probe_together(self, name: str, cases: Sequence[bytes]) -> list[Outcome]:
+        """The outcome of a kernel on each case, in the notebook's own process. Raises ``Ended`` where that ends."""
+        outcomes: list[Outcome] = []
+        cpu_seconds = min(TOGETHER_CPU_SECONDS, self.limits.cpu_seconds)
+        try:
+            self._send({"kernel": name, "cases": len(cases), "cpu_seconds": cpu_seconds})
+            self._exchange(self.channel, cases, outcomes, min(TOGETHER_WALL_SECONDS, self.limits.wall_seconds))
+        except WireError as error:
+            raise self._ended(error) from None
+        return outcomes
+
+    def probe(self, name: str, cases: Sequence[bytes], outcomes: list[Outcome]) -> None:
         """Append the outcome of a kernel on each case. Raises ``Ended`` where the child does not survive it."""
         while len(outcomes) < len(cases):
             fault = self._probe_once(name, cases, outcomes)
@@ -186,7 +198,7 @@ class Session:
                 left = len(cases) - len(outcomes) if fault.kind == "stopped" else 1
                 outcomes += [Outcome(fault=fault)] * left
 
-    def _probe_once(self, name: str, cases: Sequence[Case], outcomes: list[Outcome]) -> Fault | None:
+    def _probe_once(self, name: str, cases: Sequence[bytes], outcomes: list[Outcome]) -> Fault | None:
         """Let one grandchild answer the cases that have no outcome; the fault that ended it before it was done."""
         ours, theirs = channels()
         try:
@@ -194,7 +206,7 @@ class Session:
                 self._send({"kernel": name})
                 socket.send_fds(self.channel.connection, [START], [theirs.fileno()])
             with ours, contextlib.suppress(Closed):
-                self._exchange(ours, cases[len(outcomes) :], outcomes)
+                self._exchange(ours, cases[len(outcomes) :], outcomes, self.limits.wall_seconds)
             how = self._receive()
         except (WireError, OSError) as error:
             raise self._ended(error) from None
@@ -205,20 +217,20 @@ class Session:
                 return Fault(*_cause(status, seconds, self.limits))
         raise self._ended(WireError("Something else came than how the kernel's process ended."))
 
-    def _exchange(self, channel: Channel, cases: Sequence[Case], outcomes: list[Outcome]) -> None:
+    def _exchange(self, channel: Channel, cases: Sequence[bytes], outcomes: list[Outcome], seconds: float) -> None:
         """Send cases and append what comes back. A few small ones go ahead, which saves the waiting for each other.
 
         What is on its way fits the socket's buffer, so that no side waits to send while the other does.
         """
-        frames = (encode(pack_case(case)) for case in cases)
+        frames = iter(cases)
         frame, ahead = next(frames, None), deque()
         while frame or ahead:
             while frame and (not ahead or sum(ahead) + len(frame) <= AHEAD_BYTES):
                 with contextlib.suppress(Closed):  # what was answered before the end is still to be received
-                    channel.send_frame(frame, self.limits.wall_seconds)
+                    channel.send_frame(frame, seconds)
                 ahead.append(len(frame))
                 frame = next(frames, None)
-            outcomes.append(_outcome(channel.receive(self.limits.wall_seconds)))
+            outcomes.append(_outcome(channel.receive(seconds)))
             ahead.popleft()
 
     def _send(self, message: Any) -> None:
@@ -277,12 +289,14 @@ def _cause(status: int, seconds: float, limits: Limits) -> tuple[str, str]:
 
 
 def run_notebook(
-    worker: Worker, cells: Sequence[tuple[int, str]], cases: Mapping[str, Sequence[Case]], limits: Limits
+    worker: Worker, cells: Sequence[tuple[int, str]], cases: Mapping[str, Sequence[bytes]], limits: Limits
 ) -> Run:
     """Run the cells of a notebook and probe its kernels.
 
-    A cell that ends or outstays its process is left out, and the others run again. A kernel that takes the whole
-    process with it costs its own points alone: the cells run again for the kernels after it.
+    A cell that ends or outstays its process is left out, and the others run again. The kernels are probed in the
+    process that ran the cells; where that does not survive it, the cells run again and each kernel is probed in a
+    process of its own. A kernel that takes that process's parent with it costs its own points alone: the cells run
+    again for the kernels after it.
 
     Parameters
     ----------
@@ -291,7 +305,7 @@ def run_notebook(
     cells
         Number and source of each cell to run, in order.
     cases
-        The cases of each kernel.
+        The cases of each kernel, as frames (``wire.frame_of``): they are the same for the whole class.
     limits
         What the notebook may use.
 
@@ -302,6 +316,7 @@ def run_notebook(
     """
     fatal: dict[int, CellProblem] = {}
     outcomes: dict[str, list[Outcome]] = {}
+    together = True
     while True:
         session = Session(worker, limits)
         try:
@@ -317,10 +332,17 @@ def run_notebook(
         name = ""
         try:
             for name in cases:
-                if name not in outcomes and session.kinds[name] == "callable":
+                if name in outcomes or session.kinds[name] != "callable":
+                    continue
+                if together:
+                    outcomes[name] = session.probe_together(name, cases[name])
+                else:
                     session.probe(name, cases[name], outcomes.setdefault(name, []))
         except Ended as end:
-            _fill(outcomes[name], cases[name], end)
+            if together:
+                together, outcomes = False, {}
+            else:
+                _fill(outcomes[name], cases[name], end)
             continue
         session.end()
         break
@@ -328,6 +350,6 @@ def run_notebook(
     return Run(tuple(problems), session.kinds, {name: tuple(found) for name, found in outcomes.items()})
 
 
-def _fill(outcomes: list[Outcome], cases: Sequence[Case], end: Ended) -> None:
+def _fill(outcomes: list[Outcome], cases: Sequence[bytes], end: Ended) -> None:
     """Give the cases that have no outcome the fault that ended their process."""
     outcomes += [Outcome(fault=Fault(end.kind, end.text))] * (len(cases) - len(outcomes))

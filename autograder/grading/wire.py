@@ -216,6 +216,11 @@ def pack_case(case: Case) -> dict:
     return packed
 
 
+def frame_of(case: Case) -> bytes:
+    """A case as the frame that carries it."""
+    return encode(pack_case(case))
+
+
 def unpack_case(message: Any) -> Case:
     """The case that ``pack_case`` packed."""
     return Case(**message | {name: tuple(message[name]) for name in ("gradient", "watch")})

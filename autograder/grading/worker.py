@@ -2,8 +2,9 @@
 
 The parent loads NumPy, PyTorch and IPython once and then only forks. It never holds a reference, a case or a seed.
 For each submission it forks a keeper, which forks the child that runs the notebook's cells, watches what that uses,
-and ends it with all that it left running. For each kernel the child forks a grandchild, which gets the cases and
-answers with arrays, so that a kernel that loops or crashes takes nothing else with it.
+and ends it with all that it left running. The child then gets the cases of each kernel and answers with arrays. Where
+it does not survive that, the grader asks for another child that forks a grandchild for each kernel, so that a kernel
+that loops or crashes takes nothing else with it.
 
 Run as ``worker.py CONTROL SETTINGS``: the number of the control socket, and JSON with the chapter, the rung of the
 ladder and its paths. An ``ORDER`` that begins with ``s`` starts a submission on the socket that comes with it; ``e``
@@ -13,6 +14,7 @@ ends it and everything it left running, and is answered with ``STATUS``.
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import resource
@@ -23,9 +25,10 @@ import struct
 import sys
 import traceback
 
-from autograder.grading import confining
+from autograder.grading import confining, linux
 from autograder.grading.wire import Channel, Closed, pack_outcome, unpack_case
 from autograder.probing import Fault, Outcome, run_probe
+from autograder.watching import default_settings, put_back, watching
 
 ORDER = struct.Struct(">cI")  # what to do, and the memory in MB that a submission may use
 STATUS = struct.Struct(">idB")  # wait status of a child, its CPU seconds, and the place in EXCESSES of what it overdid
@@ -137,9 +140,21 @@ def warm_up(stem: str):
     for name in ("showtraceback", "showsyntaxerror", "system", "enable_gui"):
         setattr(shell, name, lambda *args, **kwargs: None)
     shell.run_cell("1", store_history=False, silent=True)
+    if torch:
+        rehearse(torch)
     gc.collect()
     gc.freeze()
+    linux.use_huge_pages()
     return shell
+
+
+def rehearse(torch) -> None:
+    """Do once what probes do, on no case of theirs: PyTorch loads a part of itself when it is first used."""
+    from autograder.work import count_work
+
+    ones = torch.ones(2, 2, requires_grad=True)
+    with put_back(), default_settings(), watching(["torch.softmax"]):
+        count_work(lambda: torch.softmax(ones @ ones, -1).sum().backward())
 
 
 def _exit_after(function, *args) -> None:
@@ -167,7 +182,14 @@ def run_submission(
         channel.send({"end": number, "error": run_cell(shell, source)})
     channel.send({"kinds": {name: kind_of(shell.user_ns.get(name)) for name in job["kernels"]}})
     while True:
-        name = channel.receive()["kernel"]
+        order = channel.receive()
+        name = order["kernel"]
+        kernel = shell.user_ns.get(name)
+        if "cases" in order:
+            limit_cpu(order["cpu_seconds"])
+            with put_back():
+                answer(channel, stem, name, kernel, order["cases"])
+            continue
         _, descriptors, *_ = socket.recv_fds(connection, 1, 1)
         theirs = socket.socket(fileno=descriptors[0])
         process = os.fork()
@@ -175,7 +197,7 @@ def run_submission(
             connection.close()
             os.setpgid(0, 0)
             hard_limit_cpu(job["cpu_seconds"])
-            _exit_after(answer, theirs, stem, name, shell.user_ns.get(name))
+            _exit_after(answer, Channel(theirs), stem, name, kernel)
         _, status, usage = os.wait4(process, 0)
         theirs.shutdown(socket.SHUT_RDWR)  # what the kernel left running may hold copies
         theirs.close()
@@ -217,13 +239,12 @@ def kind_of(kernel) -> str:
     return "" if kernel is None else "callable" if callable(kernel) else type(kernel).__name__[:100]
 
 
-def answer(connection: socket.socket, stem: str, name: str, kernel) -> None:
-    """Answer each case with the outcome of the kernel on it."""
-    channel = Channel(connection)
-    while True:
+def answer(channel: Channel, stem: str, name: str, kernel, count: int | None = None) -> None:
+    """Answer each of ``count`` cases, or of those that come until the end, with the outcome of the kernel on it."""
+    for _ in itertools.count() if count is None else range(count):
         case = unpack_case(channel.receive())
         try:
-            outcome = run_probe(stem, name, kernel, case, put_back=False)
+            outcome = run_probe(stem, name, kernel, case, sandboxed=True)
         except BaseException as error:  # SystemExit, KeyboardInterrupt and their like
             kind = type(error).__name__
             outcome = Outcome(fault=Fault("raised", f"{kind}: {error}"[:TEXT_LIMIT], kind))

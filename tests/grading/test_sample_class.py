@@ -1,6 +1,7 @@
 """Each notebook of the sample class ends with the mark that it deserves; stock nbgrader agrees where it can grade."""
 
 import ast
+import dataclasses
 import html
 import inspect
 import json
@@ -120,7 +121,7 @@ def test_known_mistakes_are_named(graded):
 
 def test_each_trouble_is_said(graded):
     samples, _, results = graded
-    said = {s.kind: json.dumps(results[s.student].to_json(), ensure_ascii=False) for s in samples}
+    said = {s.kind: json.dumps(dataclasses.asdict(results[s.student]), ensure_ascii=False) for s in samples}
     for kind, words in {
         "untouched": "Not written yet",
         "a syntax error in one kernel": "SyntaxError",

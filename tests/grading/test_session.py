@@ -11,6 +11,7 @@ from autograder import catalog
 from autograder.grading import sandbox, staging
 from autograder.grading.confining import processes_below
 from autograder.grading.session import Limits, Worker, WorkerLost, run_notebook
+from autograder.grading.wire import frame_of
 from autograder.judging import draw_cases, judge
 from autograder.notebooks import ROOT
 from tests.grading.rungs import need
@@ -44,7 +45,7 @@ def worker(request):
 def run(worker, *sources, seed=1, limits=LIMITS):
     """The score of softmax, its first fault, and the run."""
     drawn = draw_cases(NAME, seed)
-    came = run_notebook(worker, list(enumerate(sources, 1)), {NAME: [case for _, case in drawn]}, limits)
+    came = run_notebook(worker, list(enumerate(sources, 1)), {NAME: [frame_of(case) for _, case in drawn]}, limits)
     if NAME not in came.outcomes:
         return None, None, came
     report = judge(NAME, seed, came.outcomes[NAME])
@@ -140,7 +141,7 @@ def test_a_kernel_that_kills_its_notebook_leaves_the_next_kernel_alone():
     setup = "import os\nimport torch\n_notebook = os.getpid()"
     killer = "def similarity(query, keys):\n    os.kill(_notebook, 9)\n    os._exit(0)"
     kernel = "def attention_weights(query, key):\n    return torch.softmax(query @ key.transpose(-2, -1), -1)"
-    cases = {name: [case for _, case in draw_cases(name, 1)] for name in ("similarity", "attention_weights")}
+    cases = {name: [frame_of(case) for _, case in draw_cases(name, 1)] for name in ("similarity", "attention_weights")}
     worker = Worker("attention_layer", sandbox.best())
     try:
         came = run_notebook(worker, [(1, setup), (2, killer), (3, kernel)], cases, LIMITS)
@@ -148,6 +149,30 @@ def test_a_kernel_that_kills_its_notebook_leaves_the_next_kernel_alone():
         worker.close()
     assert {outcome.fault.kind for outcome in came.outcomes["similarity"]} == {"crashed"}
     assert [outcome.fault for outcome in came.outcomes["attention_weights"]] == [None] * len(cases["attention_weights"])
+
+
+def test_kernels_are_probed_together_and_apart_where_one_ends_the_process(monkeypatch):
+    started = []
+    start = Worker.start
+    monkeypatch.setattr(Worker, "start", lambda self, *arguments: started.append(1) or start(self, *arguments))
+    setup = "import os\nimport torch"
+    first = "def similarity(query, keys):\n    {}\n    return torch.mv(keys, query)"
+    second = "def attention_weights(query, key):\n    return torch.softmax(query @ key.mT, -1)"
+    cases = {name: [frame_of(case) for _, case in draw_cases(name, 1)] for name in ("similarity", "attention_weights")}
+    worker = Worker("attention_layer", sandbox.best())
+    found = []
+    try:
+        for line in ("torch.softmax = None", "os._exit(0)"):
+            came = run_notebook(worker, [(1, setup), (2, first.format(line)), (3, second)], cases, LIMITS)
+            assert [outcome.fault for outcome in came.outcomes["attention_weights"]] == [None] * len(
+                cases["attention_weights"]
+            )
+            kinds = {outcome.fault and outcome.fault.kind for outcome in came.outcomes["similarity"]}
+            found.append((kinds, len(started)))
+    finally:
+        worker.close()
+    assert found[0][1] == 1  # child, and what it replaced was put back for the next kernel
+    assert found[1] == ({"crashed"}, 3)  # children: one for both kernels, one for each apart
 
 
 @pytest.mark.parametrize(("code", "kind"), [("softmax = None", ""), ("softmax = 3", "int"), ("", "")])
