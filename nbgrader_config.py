@@ -21,15 +21,14 @@ c.CourseDirectory.db_url = f"sqlite:///{grading / 'gradebook.db'}"
 # The sources hold the answers.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc*", "__pycache__", "*.py"]
 
-# `nbgrader autograde` grades in the sandbox, as `autograder grade` does: no notebook runs in a kernel.
+# `nbgrader autograde` grades in the sandbox, as `autograder grade` does: no notebook runs in a kernel. The exporter
+# makes a clean copy of what was handed in, with the marks of the release on it: nothing is left to sanitize or check.
 c.Autograde.exporter_class = "autograder.grading.preprocessing.SubmissionExporter"
+c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.ClearOutput"]
 c.Autograde.autograde_preprocessors = [
     "autograder.grading.preprocessing.GradeKernels",
-    "nbgrader.preprocessors.IgnorePattern",
-    "nbconvert.preprocessors.ClearMetadataPreprocessor",
-    "nbgrader.preprocessors.LimitOutput",
     "autograder.grading.preprocessing.SaveMarks",
     "nbgrader.preprocessors.AssignLatePenalties",
-    "nbgrader.preprocessors.CheckCellMetadata",
 ]
+c.SubmissionExporter.optimistic_validation = True
 c.SubmissionExporter.directory = str(grading)

@@ -18,7 +18,7 @@ WHAT = {
     ),
 }
 CONTAINER = (
-    "Use a container whose engine allows namespaces; the course's Dockerfile says how (it was never run):\n"
+    "Use a container whose engine allows namespaces; the course's Dockerfile says how (linted, but never built):\n"
     "    docker build -t attention-course .\n"
     "    docker run --rm --network none --security-opt seccomp=unconfined --security-opt apparmor=unconfined \\\n"
     "        -v GRADING_DIRECTORY:/grading attention-course\n"

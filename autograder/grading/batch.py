@@ -151,7 +151,11 @@ def _executor(scheduler: str | None, workers: int | None, tasks: Sequence[Task])
                 f'a cluster needs {error.name}, which is not installed. To install it:  pip install ".[dask]"'
             ) from None
         return cluster(scheduler, {task.found.stem for task in tasks})
-    count = min(workers or os.cpu_count() or 1, len(tasks))
+    return pool(min(workers or os.cpu_count() or 1, len(tasks)))
+
+
+def pool(count: int) -> ProcessPoolExecutor:
+    """Processes of this machine that grade; they end with this one."""
     return ProcessPoolExecutor(count, get_context("spawn"), prepare_process)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,13 @@ def record(gradebook: Gradebook, results: Iterable[tuple[str, SubmissionResult]]
             grade.auto_score = scores.get(cell.name)
             # A cell that no kernel's check stands behind was written by hand, and is for a person to mark.
             grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None
+    gradebook.db.commit()
+
+
+def comment(gradebook: Gradebook, student: str, stem: str, unanswered: Collection[str]) -> None:
+    """Say of the cells for answers that were not touched that there is no response, as nbgrader does."""
+    for entry in _submitted_notebook(gradebook, student, stem).comments:
+        entry.auto_comment = "No response." if entry.name in unanswered else None
     gradebook.db.commit()
 
 

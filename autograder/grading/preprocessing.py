@@ -2,29 +2,41 @@
 
 nbgrader converts each notebook twice: it writes a clean copy, then runs that and takes the marks from its outputs. Here
 ``SubmissionExporter`` makes the clean copy, ``GradeKernels`` stands for Execute, and ``SaveMarks`` for SaveAutoGrades.
-No student code runs in nbgrader's process, nor in a kernel that it starts.
+No student code runs in nbgrader's process, nor in a kernel that it starts. Other processes grade ahead of nbgrader,
+which takes one submission after the other.
 """
 
 import atexit
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
-from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from nbgrader import api
+from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Enum, Integer, Unicode
 
 from autograder import catalog
 from autograder.grading import gradebook as marks
+from autograder.grading.ahead import Ahead
 from autograder.grading.autograded import mark_of_cell, restored_notebook, verdict
+from autograder.grading.batch import pool
 from autograder.grading.confining import RUNGS
-from autograder.grading.grade import close_workers, grade_found, use_one_thread
+from autograder.grading.grade import close_workers, use_one_thread
 from autograder.grading.placing import Found, find_of_student
 from autograder.grading.records import Results, course_digest, key_of, seed_of
+from autograder.grading.sandbox import best
 from autograder.grading.session import Limits
 from autograder.grading.submission import NotReadable, read_notebook, read_released
 from autograder.grading.summary import remarks
-from autograder.notebooks import released
+from autograder.notebooks import checksum, released
+
+course = functools.cache(course_digest)  # what decides the marks of a chapter, as it was when the run began
 
 
 class SubmissionExporter(NotebookExporter):
@@ -40,16 +52,44 @@ class SubmissionExporter(NotebookExporter):
         (None, *RUNGS), None, help='what shuts student code in (default: the best that works here; "none" is unsafe)'
     ).tag(config=True)
 
+    workers = Integer(None, allow_none=True, help="how many are graded at once (default: one for each core)").tag(
+        config=True
+    )
+
     def __init__(self, **options: Any):
         super().__init__(**options)
         self.parent.pre_convert_hook = self.begin
         self.registered: set[str] = set()
+        # nbgrader opens the gradebook many times for each submission. An engine remembers its compiled statements.
+        api.create_engine = functools.cache(api.create_engine)
         use_one_thread()
         atexit.register(close_workers)
 
     @property
     def limits(self) -> Limits:
         return Limits(self.cpu_seconds, self.wall_seconds)
+
+    @functools.cached_property
+    def seed(self) -> int:
+        return seed_of(Path(self.directory))
+
+    @functools.cached_property
+    def ahead(self) -> Ahead:
+        """The results of the class, which other processes grade."""
+        count = self.workers or os.cpu_count() or 1
+        executor = pool(count)
+        return Ahead(executor, self.to_be_graded(), 4 * count, self.seed, self.limits, self.sandbox or best())
+
+    def to_be_graded(self) -> Iterator[Found]:
+        """What nbgrader is about to convert, in its order: what has no autograded copy, or everything by force."""
+        coursedir, names = self.parent.coursedir, ("(?P<student>.*)", "(?P<assignment>.*)")
+        pattern = re.compile(coursedir.format_path(coursedir.submitted_directory, *names, escape=True))
+        for path in sorted(self.parent.assignments):
+            of = pattern.match(path).groupdict()
+            copy = coursedir.format_path(coursedir.autograded_directory, of["student"], of["assignment"])
+            if self.parent.force or not os.path.exists(copy):
+                with contextlib.suppress(Exception):  # it is met again, and reported, when its turn comes
+                    yield self.find(of)
 
     def begin(self, assignment: str, student: str, notebooks: list[str]) -> None:
         """What nbgrader calls before it converts what one student handed in for one assignment."""
@@ -67,6 +107,7 @@ class SubmissionExporter(NotebookExporter):
         except Exception as error:
             self.log.error("The old marks of %s in %s are not taken back: %s", found.student, found.stem, error)
             raise
+        self.ahead.begin()
 
     def from_filename(self, filename: str, resources: dict[str, Any] | None = None, **options: Any):
         of = resources["nbgrader"]
@@ -107,34 +148,30 @@ class GradeKernels(NbGraderPreprocessor):
 
     def preprocess(self, nb, resources):
         exporter = self.parent
-        found, directory = exporter.find(resources["nbgrader"]), Path(exporter.directory)
-        seed, limits = seed_of(directory), exporter.limits
-        result = grade_found(found, seed, limits, exporter.sandbox)
+        found = exporter.find(resources["nbgrader"])
+        result = exporter.ahead.result(found)
         for remark in remarks(result):
             self.log.warning("%s: %s", found.student, remark)
         for cell in nb.cells:
             if (mark := mark_of_cell(cell, result)) is not None:
                 cell.outputs = [nbformat.from_dict(output) for output in verdict(mark)]
-        resources["autograder"] = {"result": result, "key": key_of(found, seed, limits, course_digest(found.stem))}
+        key = key_of(found, exporter.seed, exporter.limits, course(found.stem))
+        resources["autograder"] = {"result": result, "key": key}
         return nb, resources
 
 
-class SaveMarks(SaveAutoGrades):
-    """Enter the marks that stand in the check cells in the gradebook, and then file the result."""
+class SaveMarks(NbGraderPreprocessor):
+    """Enter the marks in the gradebook, and then file the result."""
 
     def preprocess(self, nb, resources):
-        graded = resources["autograder"]
-        self.result = graded["result"]
-        nb, resources = super().preprocess(nb, resources)
-        Results(Path(self.parent.directory)).write(self.student_id, graded["key"], self.result)
+        of, graded = resources["nbgrader"], resources["autograder"]
+        unanswered = {
+            cell.metadata.nbgrader.grade_id
+            for cell in nb.cells
+            if "nbgrader" in cell.metadata and cell.metadata.nbgrader.get("checksum") == checksum(cell)
+        }
+        with marks.open_gradebook(of["db_url"]) as gradebook:
+            marks.record(gradebook, [(of["student"], graded["result"])])
+            marks.comment(gradebook, of["student"], of["assignment"], unanswered)
+        Results(Path(self.parent.directory)).write(of["student"], graded["key"], graded["result"])
         return nb, resources
-
-    def _add_score(self, cell, resources):
-        super()._add_score(cell, resources)
-        if mark_of_cell(cell, self.result) is None:
-            # It was written by hand and did not run, which nbgrader takes for full marks: a person is to mark it.
-            grade = self.gradebook.find_grade(
-                cell.metadata.nbgrader.grade_id, self.notebook_id, self.assignment_id, self.student_id
-            )
-            grade.auto_score, grade.needs_manual_grade = None, True
-            self.gradebook.db.commit()
