@@ -56,7 +56,7 @@ NOUNS = {
     "gloves": ("gants", "plural"),
     "chairs": ("chaises", "plural"),
 }
-ADJECTIVES = {"red": "rouge", "yellow": "jaune", "fragile": "fragile", "magnificent": "magnifique"}
+ADJECTIVES = {"pink": "rose", "yellow": "jaune", "fragile": "fragile", "magnificent": "magnifique"}
 JOINTS = {"and": "et", "but": "mais"}
 ENDINGS = {"": "", "today": "aujourd'hui", "again": "de nouveau"}
 
