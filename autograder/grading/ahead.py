@@ -33,7 +33,10 @@ class Ahead:
         self.begun: dict[tuple[str, str], tuple[Found, Callable[[], SubmissionResult]]] = {}
 
     def result(self, found: Found) -> SubmissionResult:
-        """The result of a submission; it is graded now where that was not begun, or where it has changed since."""
+        """The result of a submission; it is graded now where that was not begun, or where it has changed since.
+
+        With the last of those that were coming the executor ends; what else is asked for is graded in this process.
+        """
         place = found.student, found.stem
         if place in self.begun:
             while next(iter(self.begun)) != place:  # nobody asked for those before it
@@ -42,6 +45,8 @@ class Ahead:
         if ahead != found:
             result = self._submit(found)
         self.begin()
+        if not self.begun:
+            self.executor.shutdown(wait=False)  # it ends when it has done what it was given
         return result()
 
     def begin(self) -> None:
@@ -53,7 +58,7 @@ class Ahead:
         """Hand a submission to the executor; what waits for its result, and grades here where the executor is lost."""
         try:
             future: Future = self.executor.submit(grade_found, found, *self.context)
-        except (BrokenExecutor, RuntimeError, OSError):
+        except (RuntimeError, OSError):  # it has ended, or lost a process
             return lambda: grade_found(found, *self.context)
 
         def result() -> SubmissionResult:

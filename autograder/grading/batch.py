@@ -2,14 +2,16 @@
 
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
+from types import ModuleType
 
 from autograder import notebooks
 from autograder.grading.autograded import autograded_notebook
@@ -156,7 +158,21 @@ def _executor(scheduler: str | None, workers: int | None, tasks: Sequence[Task])
 
 def pool(count: int) -> ProcessPoolExecutor:
     """Processes of this machine that grade; they end with this one."""
-    return ProcessPoolExecutor(count, get_context("spawn"), prepare_process)
+    return ProcessPoolExecutor(count, _Context(), prepare_process)
+
+
+class _Context(SpawnContext):
+    """Starts processes that do not load the program that starts them: nbgrader is one, and takes seconds to load."""
+
+    class Process(SpawnProcess):
+        @staticmethod
+        def _Popen(process):
+            program = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            try:
+                return SpawnProcess._Popen(process)
+            finally:
+                sys.modules["__main__"] = program
 
 
 def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str | None) -> Future:

@@ -81,13 +81,15 @@ class SubmissionExporter(NotebookExporter):
         return Ahead(executor, self.to_be_graded(), 4 * count, self.seed, self.limits, self.sandbox or best())
 
     def to_be_graded(self) -> Iterator[Found]:
-        """What nbgrader is about to convert, in its order: what has no autograded copy, or everything by force."""
+        """What nbgrader is about to convert, in its order: all that is new, or everything by force."""
         coursedir, names = self.parent.coursedir, ("(?P<student>.*)", "(?P<assignment>.*)")
         pattern = re.compile(coursedir.format_path(coursedir.submitted_directory, *names, escape=True))
         for path in sorted(self.parent.assignments):
             of = pattern.match(path).groupdict()
             copy = coursedir.format_path(coursedir.autograded_directory, of["student"], of["assignment"])
-            if self.parent.force or not os.path.exists(copy):
+            stamps = [coursedir.get_existing_timestamp(folder) for folder in (path, copy)]
+            is_newer = None not in stamps and stamps[0] > stamps[1]
+            if self.parent.force or is_newer or not os.path.exists(copy):
                 with contextlib.suppress(Exception):  # it is met again, and reported, when its turn comes
                     yield self.find(of)
 

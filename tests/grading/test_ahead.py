@@ -17,11 +17,14 @@ class Pool:
     """An executor that does the work at once; ``lost`` at a submission, or at its result."""
 
     def __init__(self, lost=""):
-        self.lost, self.graded = lost, []
+        self.lost, self.graded, self.ended = lost, [], False
+
+    def shutdown(self, wait):
+        self.ended = True
 
     def submit(self, function, found, *context):
         assert context == CONTEXT
-        if self.lost == "submission":
+        if self.lost == "submission" or self.ended:
             raise BrokenExecutor("gone")
         self.graded.append(found.student)
         future = Future()
@@ -68,6 +71,17 @@ def test_a_submission_that_has_changed_since_is_graded_again():
     class_.begin()
     assert class_.result(found(1, b"another version")) == b"another version"
     assert pool.graded.count("student1") == 2
+
+
+def test_the_pool_ends_with_the_last_submission_and_others_are_graded_without_it():
+    pool = Pool()
+    class_ = Ahead(pool, map(found, range(2)), 4, *CONTEXT)
+    class_.begin()
+    class_.result(found(0))
+    assert not pool.ended
+    class_.result(found(1))
+    assert pool.ended
+    assert class_.result(found(2)) == b"as handed in"
 
 
 @pytest.mark.parametrize("lost", ["submission", "result"])
