@@ -2,9 +2,11 @@
 
 Each file of ``tests/attacks`` is a notebook's cells below a header: what it tries, a pattern of what the report must
 say, and ``score: full`` where a right kernel stands below the attack and must keep its points. Otherwise the kernel
-is wrong and must have none. An attack that gets through raises an error with the word BREACH.
+is wrong and must have none. ``wall`` is the limit by the clock where a busy machine needs longer for the attack itself.
+An attack that gets through raises an error with the word BREACH.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -113,10 +115,10 @@ def read_attack(path: Path, values: dict) -> tuple[dict[str, str], list[str]]:
     return header, [re.sub(r"\{\{(\w+)\}\}", lambda match: repr(values[match[1]]), cell) for cell in cells]
 
 
-def graded(cells: list[str], rung: str):
+def graded(cells: list[str], rung: str, wall_seconds: int = LIMITS.wall_seconds):
     made = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in (SETUP, *cells)]
     data = json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
-    return grade_submission(data, STEM, 5, LIMITS, rung)
+    return grade_submission(data, STEM, 5, dataclasses.replace(LIMITS, wall_seconds=wall_seconds), rung)
 
 
 def told(result) -> list[str]:
@@ -134,7 +136,7 @@ def test_an_attack_gains_nothing_and_harms_nobody(path, rung, outside):
     kernel = RIGHT if "score" in header else WRONG
     kernels = [] if any("def softmax" in cell for cell in cells) else [kernel]
     for _ in range(2 if "twice" in header["tries"] else 1):
-        result = graded([*cells, *kernels], rung)
+        result = graded([*cells, *kernels], rung, int(header.get("wall", LIMITS.wall_seconds)))
         lines = told(result)
         assert result.score == (FULL if "score" in header else 0)
         assert not any("BREACH" in line for line in lines)
