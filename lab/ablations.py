@@ -91,7 +91,7 @@ def short_sentences() -> tuple[list[Pair], list[Pair]]:
     """Sentences of 3 to 8 words: for training, and others for testing."""
     pairs = parallel_corpus.draw_pairs("french", 6000, seed=0, lengths=(3, 8))
     met = {pair.source for pair in pairs}
-    drawn = parallel_corpus.draw_pairs("french", 400, seed=1, lengths=(3, 8))
+    drawn = parallel_corpus.draw_pairs("french", 200, seed=1, lengths=(3, 8))
     return pairs, [pair for pair in drawn if pair.source not in met]
 
 

@@ -3,7 +3,7 @@
 - ``TransformerTranslator(source_vocabulary, target_vocabulary)``: a Transformer and the words that it reads and writes.
   ``transformer=`` swaps in a class of your own.
 - ``train(model, pairs, steps)``: teacher forcing, as for the recurrent translators; the loss of each step.
-- ``trained_translator(budget)``: those that the chapters plot, trained once.
+- ``trained_translator()``: the one that the chapters plot, trained once; ``longer=True`` for more steps.
 - ``translate(model, sentences)`` and ``say(model, text)``: as in `lab.translation`, whose helpers for figures fit.
 - ``cross_attention(model, source, target)``: the weights of each head of each block of the decoder;
   ``with_weights(model, sentences, translations)``: one matrix of weights for each translation.
@@ -28,7 +28,7 @@ from lab.translation import STEPS as RECURRENT_STEPS
 # As many parameters as the recurrent translator with attention has, within one in a hundred.
 SIZES = {"d_model": 64, "num_heads": 4, "d_ff": 240, "num_layers": 3}
 STEPS, PEAK = RECURRENT_STEPS["french"], 2e-3
-MORE = 600  # steps, after which it has taken as many seconds as the recurrent translator
+MORE = 600
 
 
 class TransformerTranslator(nn.Module):
@@ -91,28 +91,16 @@ def train(
     return fit(model, next_loss, steps, lr, warm_up=warm_up, max_norm=max_norm, progress=progress)
 
 
-def trained_translator(budget: str = "steps") -> tuple[TransformerTranslator, list[float]]:
+def trained_translator(longer: bool = False) -> tuple[TransformerTranslator, list[float]]:
     """The French translator of the chapters, and the loss of each step of its training.
 
-    In the repository it is trained once and kept; elsewhere it is trained now, which takes about a minute.
-
-    Parameters
-    ----------
-    budget
-        "steps": as many steps as the recurrent translator. "seconds": from there on, until it has taken as many
-        seconds of one core, as far as they were measured once.
-
-    Raises
-    ------
-    ValueError
-        If there is no such budget.
+    It takes as many steps as the recurrent one, which on one core are about as many seconds. ``longer``: it then goes
+    on from there. In the repository it is trained once and kept; elsewhere it is trained now, in one or two minutes.
     """
-    if budget not in ("steps", "seconds"):
-        raise ValueError(f"budget is {budget!r}; it must be 'steps' or 'seconds'.")
-    if budget == "steps":
+    if not longer:
         return trained_once(_untrained, _train, steps=STEPS, **SIZES)
     model, losses = trained_once(_trained, _go_on, steps=STEPS, more=MORE, **SIZES)
-    return model, trained_translator("steps")[1] + losses
+    return model, trained_translator()[1] + losses
 
 
 def _untrained(steps: int, **sizes) -> TransformerTranslator:
@@ -125,7 +113,7 @@ def _train(model: TransformerTranslator, steps: int, **sizes) -> list[float]:
 
 
 def _trained(**arguments) -> TransformerTranslator:
-    return trained_translator("steps")[0]
+    return trained_translator()[0]
 
 
 def _go_on(model: TransformerTranslator, more: int, **arguments) -> list[float]:

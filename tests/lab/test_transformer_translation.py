@@ -118,11 +118,6 @@ def test_another_class_can_be_swapped_in(pairs):
     assert not model(batch).any()
 
 
-def test_an_unknown_budget_is_an_error():
-    with pytest.raises(ValueError, match="'hours'"):
-        transformer_translation.trained_translator("hours")
-
-
 @pytest.mark.slow
 def test_the_chapters_translators_have_as_many_parameters_and_steps():
     model = transformer_translation._untrained(0, **transformer_translation.SIZES)
