@@ -97,6 +97,21 @@ def test_scheduled_sampling_recovers_better_and_errs_sooner(compared, translator
     assert own["sampled"] < own["forced"]
 
 
+@pytest.mark.slow
+@torch.no_grad()
+def test_no_place_sees_the_word_that_it_is_to_say(translators, pairs):
+    model, _ = translators["forced"]
+    long = [pair for pair in pairs if len(pair.target) > 6]
+    words = [model.target_vocabulary.encode(pair.target) for pair in long]
+    read, _, _ = teacher_forcing_batch(words, BOS, EOS, PAD)
+    other = read.clone()
+    other[:, 4] = other[:, 4].roll(1)
+    memory = model.encode([pair.source for pair in long])
+    moved = (model.transformer.decode(other, *memory) - model.transformer.decode(read, *memory)).abs()
+    assert moved[:, :4].max() == 0
+    assert moved[:, 4].max() > 1
+
+
 def test_a_mask_made_by_comparing_with_the_padding_loses_every_end():
     sentences = [[3, 4, 5], [6]]
     _, target, mask = teacher_forcing_batch(sentences, bos=1, eos=2, pad=2)
