@@ -298,6 +298,7 @@ relu_forward = Check(
     hints=(
         "Compare each entry with zero and keep the larger of the two.",
         "`max` is one number for a whole array. There is a function of two arguments that compares entry by entry.",
+        "It is called `maximum`, and one of its two arguments may be a plain number.",
     ),
     reproduces=("torch.relu", "torch.nn.functional.relu"),
 )
@@ -414,6 +415,7 @@ relu_backward = Check(
     hints=(
         "Where the rectifier let a number through, its slope is one; where it did not, zero. The chain rule multiplies.",
         "What decides is what the rectifier was given, not the gradient that comes back.",
+        "A comparison gives an array of True and False. Multiplied with numbers, they count as one and zero.",
     ),
     reproduces=("torch.autograd.grad", "torch.autograd.backward", "torch.Tensor.backward"),
 )
@@ -870,6 +872,7 @@ sgd_step = Check(
     hints=(
         "The gradient points to where the loss grows fastest. Go the other way, as far as the learning rate says.",
         "An operator such as `-=` changes an array in place; one such as `-` makes a new one.",
+        "The step is the learning rate times the gradient, and nothing else.",
     ),
 )
 
