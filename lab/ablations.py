@@ -109,8 +109,8 @@ def train_small(
     initial_scale: float = 1.0,
     pairs: int | None = None,
     dropout: float = 0.0,
-    steps: int = 300,
-    lr: float = 3e-3,
+    steps: int = 200,
+    lr: float = 5e-3,
     **options,
 ) -> Run:
     """Train a small translator on short sentences, once for all who ask.
