@@ -27,17 +27,17 @@ begin("decoding", release="")
 # %% [markdown]
 # ## What the decoder reads, and what it should say: `teacher_forcing_batch`
 #
-# While it trains, the decoder reads the *right* words before each place. Its input begins with `<bos>`. At each place it
-# should say the next word, and at the last one `<eos>`. Sentences of different lengths are filled up with padding, and a
-# mask says which places count.
+# While it trains, the decoder reads the *right* words before each place. Its input begins with `<bos>`. At each place
+# it should say the next word, and at the last one `<eos>`. Sentences of different lengths are filled up with padding,
+# and a mask says which places count.
 
 # %% kernel="teacher_forcing_batch"
 
 # %% check="teacher_forcing_batch"
 
 # %% [markdown]
-# **Predict, then run.** Many models have no token of their own for padding, and fill up with `<eos>`. Then someone makes
-# the mask by `target != eos`. What does the model never learn?
+# **Predict, then run.** Many models have no token of their own for padding, and fill up with `<eos>`. Then someone
+# makes the mask by `target != eos`. What does the model never learn?
 
 # %%
 eos = 2
@@ -56,9 +56,9 @@ print("counted by != eos", target[target != eos].tolist())
 # %% [markdown]
 # ## Some words of its own: `scheduled_sampling`
 #
-# When it is used, the decoder reads its own words, not the right ones. So let it meet some of its own while it trains. A
-# first pass has made a guess at each place. Now mix: each word of the input stays, or the guess *at that word* takes its
-# place. The random numbers are given to you; draw none.
+# When it is used, the decoder reads its own words, not the right ones. So let it meet some of its own while it trains.
+# A first pass has made a guess at each place. Now mix: each word of the input stays, or the guess *at that word* takes
+# its place. The random numbers are given to you; draw none.
 
 # %% kernel="scheduled_sampling"
 
@@ -79,8 +79,8 @@ print("counted by != eos", target[target != eos].tolist())
 # ## The best sentence, as far as one can see: `beam_search`
 #
 # The most probable first word need not begin the most probable sentence. A *beam* keeps several hypotheses alive. At
-# each step all their continuations compete, and the best `beam_size` of all are kept. The log-probability of a hypothesis
-# is a sum, and longer sums are lower. So hypotheses of different lengths are compared by
+# each step all their continuations compete, and the best `beam_size` of all are kept. The log-probability of a
+# hypothesis is a sum, and longer sums are lower. So hypotheses of different lengths are compared by
 #
 # $$\text{score}(y) = \frac{\log p(y)}{|y|^{\alpha}} ,$$
 #
@@ -146,9 +146,9 @@ for alpha in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0):
 # %% check="length_predictor_loss"
 
 # %% [markdown]
-# **Predict, then run.** French says "tu" or "vous" to "you", and a sentence must stay with one of them. A model saw both
-# equally often, and now it says all words at once. How many of 500 sentences mix the two? It takes some 10 seconds to
-# train.
+# **Predict, then run.** French says "tu" or "vous" to "you", and a sentence must stay with one of them. A model saw
+# both equally often, and now it says all words at once. How many of 500 sentences mix the two? It takes some 10 seconds
+# to train.
 
 # %%
 from lab import two_answers
