@@ -28,6 +28,7 @@ NOBODY = 65534
 FILE_LIMIT = 1 << 28
 DESCRIPTOR_LIMIT = 256
 PROCESS_LIMIT = 32  # processes of a submission; more end it
+KERNEL_ROOM = 256 << 20  # bytes of addresses that kernels find free, whatever the cells have taken
 TASK_LIMIT = 64  # processes and threads; more cannot be started
 # Not below /tmp, where Python or the packages may lie: what is mounted over them would hide them.
 PRIVATE = "/private"
@@ -182,13 +183,20 @@ def detach(home: str) -> None:
 
 
 def set_limits(memory_mb: int) -> None:
+    memory = memory_mb << 20
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory + KERNEL_ROOM))
     for limit, value in (
-        (resource.RLIMIT_AS, memory_mb << 20),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, FILE_LIMIT),
         (resource.RLIMIT_NOFILE, DESCRIPTOR_LIMIT),
     ):
         resource.setrlimit(limit, (value, value))
+
+
+def make_room() -> None:
+    """Let this process have the addresses that were kept for its kernels."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def limit_tasks(count: int) -> None:

@@ -180,6 +180,7 @@ def run_submission(
         channel.send({"begin": number})
         limit_cpu(job["cpu_seconds"])
         channel.send({"end": number, "error": run_cell(shell, source)})
+    confining.make_room()
     channel.send({"kinds": {name: kind_of(shell.user_ns.get(name)) for name in job["kernels"]}})
     while True:
         order = channel.receive()
