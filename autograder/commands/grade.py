@@ -222,7 +222,7 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
     as_before, seconds = len(outcome.results) - outcome.graded, time.monotonic() - begun
     print(f"{outcome.graded} graded, {as_before} as before, {len(outcome.failures)} not graded, in {seconds:.0f} s.")
     print(f"Marks: {shown_url(arguments)}")
-    for entry in left_aside(submitted, {student for student, _ in outcome.results}):
+    for entry in left_aside(submitted, {student for student, _ in outcome.results.places}):
         what = "no notebook found in" if can_be_a_student(entry) else "not a name that the gradebook can hold"
         print(f"{what}: {entry}", file=sys.stderr)
     for failure in outcome.failures:

@@ -18,7 +18,7 @@ from autograder.grading.autograded import autograded_notebook
 from autograder.grading.grade import grade_found, prepare_process
 from autograder.grading.placing import Found, find_of_student, find_submissions
 from autograder.grading.recorded import recorded
-from autograder.grading.records import Results, course_digest, key_of, seed_of
+from autograder.grading.records import Filed, Results, course_digest, key_of, seed_of
 from autograder.grading.results import SubmissionResult
 from autograder.grading.sandbox import best
 from autograder.grading.session import Limits
@@ -52,7 +52,7 @@ Batch = list[tuple[Task, SubmissionResult]]
 class Outcome:
     """What a run of the grader did: everybody's results, and what could not be graded through a fault of the grader."""
 
-    results: list[tuple[str, SubmissionResult]]
+    results: Filed
     failures: list[str]
     graded: int
 
@@ -129,8 +129,9 @@ def grade_directory(
                     show(directory, task.found, result)
                     results.write(task.found.student, task.key, result)
                 progress(len(batch), len(pending))
-    stored = [(task.found.student, results.read(task.found.student, task.found.stem)) for task in tasks]
-    return Outcome([entry for entry in stored if entry[1] is not None], failures, len(pending) - len(failures))
+    handed_in = [(task.found.student, task.found.stem) for task in tasks]
+    stored = [place for place in handed_in if results.read(*place) is not None]
+    return Outcome(Filed(results, stored), failures, len(pending) - len(failures))
 
 
 def show(directory: Path, found: Found, result: SubmissionResult) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autograder import __version__, notebooks
@@ -79,3 +79,25 @@ class Results:
         for path in sorted(self.directory.glob("*/*.json")):
             if (result := self.read(path.parent.name, path.stem)) is not None:
                 yield path.parent.name, result
+
+
+class Filed(Sequence[tuple[str, SubmissionResult]]):
+    """Student and result of some submissions, each read from its file when it is asked for, however large a class is.
+
+    Parameters
+    ----------
+    results
+        Where they are stored.
+    places
+        Student and chapter of each.
+    """
+
+    def __init__(self, results: Results, places: Sequence[tuple[str, str]]):
+        self.results, self.places = results, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> tuple[str, SubmissionResult]:
+        student, stem = self.places[index]
+        return student, self.results.read(student, stem)

@@ -1,7 +1,8 @@
 """The marks of a class as tables in a terminal."""
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -13,23 +14,31 @@ from autograder.grading.results import KernelMark, SubmissionResult
 WORD_END = re.compile(r"(?<=_)(?=.)|(?<=[a-z])(?=[A-Z])")
 
 
-def print_marks(console: Console, results: Sequence[tuple[str, SubmissionResult]]) -> None:
+def print_marks(console: Console, results: Iterable[tuple[str, SubmissionResult]]) -> None:
     """For each chapter the marks, a row for each student and a column for each kernel, and below them the remarks."""
-    for stem in sorted({result.stem for _, result in results}):
-        rows = [(student, result) for student, result in results if result.stem == stem]
-        table = Table(title=stem, title_justify="left", box=SIMPLE, collapse_padding=True, pad_edge=False)
-        table.add_column("student", no_wrap=True)
-        for mark in rows[0][1].kernels:
-            name = WORD_END.sub("\n", mark.kernel)
-            table.add_column(f"{name}\nof {mark.points}", justify="right", overflow="fold")
-        table.add_column(f"total\nof {rows[0][1].points}", justify="right", no_wrap=True)
-        for student, result in rows:
-            table.add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
-        console.print(table)
-        for student, result in rows:
-            for remark in remarks(result):
-                console.print(f"  {escape(student)}: {escape(remark)}", highlight=False, soft_wrap=True)
+    tables: dict[str, Table] = {}
+    below: dict[str, list[str]] = defaultdict(list)
+    for student, result in results:
+        if result.stem not in tables:
+            tables[result.stem] = _table(result)
+        tables[result.stem].add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
+        below[result.stem] += [f"  {escape(student)}: {escape(remark)}" for remark in remarks(result)]
+    for stem in sorted(tables):
+        console.print(tables[stem])
+        for line in below[stem]:
+            console.print(line, highlight=False, soft_wrap=True)
         console.print()
+
+
+def _table(result: SubmissionResult) -> Table:
+    """The table of a chapter, without rows, for which one result gives the columns."""
+    table = Table(title=result.stem, title_justify="left", box=SIMPLE, collapse_padding=True, pad_edge=False)
+    table.add_column("student", no_wrap=True)
+    for mark in result.kernels:
+        name = WORD_END.sub("\n", mark.kernel)
+        table.add_column(f"{name}\nof {mark.points}", justify="right", overflow="fold")
+    table.add_column(f"total\nof {result.points}", justify="right", no_wrap=True)
+    return table
 
 
 def remarks(result: SubmissionResult) -> list[str]:

@@ -1,5 +1,6 @@
 """Work that waits takes no memory, and a pool that breaks fails what it held, not the run."""
 
+import io
 import threading
 import tracemalloc
 from concurrent.futures import Future
@@ -8,12 +9,16 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from autograder import notebooks
 from autograder.grading import batch
 from autograder.grading.batch import Task, _batches, _Flow, _submit
 from autograder.grading.placing import Found
+from autograder.grading.records import Filed, Results
+from autograder.grading.results import AspectMark, KernelMark, SubmissionResult
 from autograder.grading.session import Limits
+from autograder.grading.summary import print_marks
 
 
 def tasks(number):
@@ -91,3 +96,24 @@ def test_bytes_of_a_large_class_do_not_gather_in_the_parent(tmp_path, monkeypatc
         tracemalloc.stop()
     assert len(outcome.results) == 12
     assert most < 12 * size
+
+
+def test_the_results_of_a_class_are_read_one_at_a_time(tmp_path):
+    results = Results(tmp_path)
+    mark = KernelMark(
+        "softmax", True, 5, 5, "softmax: right.", (AspectMark("values", True, 5, 5),), source="x" * 100_000
+    )
+    places = [(f"student{number:02}", "getting_started") for number in range(50)]
+    for student, _ in places:
+        results.write(student, "key", SubmissionResult("getting_started", (mark,)))
+    filed, console = Filed(results, places), Console(file=io.StringIO(), width=100)
+    print_marks(Console(file=io.StringIO()), [filed[0]])  # what is made once is not what is measured
+    tracemalloc.start()
+    try:
+        print_marks(console, filed)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * len(mark.source)
+    assert console.file.getvalue().count("student") == 51
+    assert dict(filed) == {student: SubmissionResult("getting_started", (mark,)) for student, _ in places}
