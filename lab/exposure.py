@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from autograder.reference.transformer import Transformer
 from lab import parallel_corpus
 from lab.parallel_corpus import BOS, EOS, PAD, SPECIAL, Pair, Splits, Vocabulary, join, pad, vocabularies
 from lab.trained import trained_once
 from lab.training import fit
+from lab.transformer_translation import TransformerTranslator
 
 STEPS, BATCH, PEAK = 600, 32, 4e-3
 MAX_LENGTH = 20  # of a translation; no sentence of this corpus is longer
@@ -33,14 +33,12 @@ def corpus() -> Splits:
     return parallel_corpus.corpus("french", train=10_000, validation=50, test=500, lengths=(3, 8), longer=(9, 10))
 
 
-class SmallTranslator(nn.Module):
+class SmallTranslator(TransformerTranslator):
     """A Transformer of one block each, with the words that it reads and writes."""
 
     def __init__(self, source_vocabulary: Vocabulary, target_vocabulary: Vocabulary, d_model: int = 48):
-        super().__init__()
-        self.source_vocabulary, self.target_vocabulary = source_vocabulary, target_vocabulary
-        sizes = len(source_vocabulary), len(target_vocabulary)
-        self.transformer = Transformer(*sizes, d_model, num_heads=4, d_ff=2 * d_model, num_layers=1)
+        sizes = {"d_model": d_model, "num_heads": 4, "d_ff": 2 * d_model, "num_layers": 1}
+        super().__init__(source_vocabulary, target_vocabulary, **sizes)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """The memory of sentences given as words, and which of it is real."""

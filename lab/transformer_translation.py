@@ -10,6 +10,7 @@
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -22,7 +23,7 @@ from autograder.reference.rnn_encoder_decoder import greedy_decode, shift_right
 from lab.parallel_corpus import BOS, EOS, PAD, Batch, Pair, Vocabulary, join, pad, vocabularies
 from lab.trained import trained_once
 from lab.training import fit
-from lab.translation import MAX_LENGTH, SIZE, Translation, batches, corpus
+from lab.translation import MAX_LENGTH, SIZE, Translation, batches, corpus, in_order_of_length
 from lab.translation import STEPS as RECURRENT_STEPS
 
 # As many parameters as the recurrent translator with attention has, within one in a hundred.
@@ -127,12 +128,7 @@ def translate(model: TransformerTranslator, sentences: Sequence[Sequence[str]], 
     Each step reads all words said so far anew.
     """
     model.eval()
-    order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
-    results: dict[int, Translation] = {}
-    for first in range(0, len(order), size):
-        places = order[first : first + size]
-        results |= zip(places, _translate(model, [sentences[place] for place in places]), strict=True)
-    return [results[place] for place in range(len(sentences))]
+    return in_order_of_length(functools.partial(_translate, model), sentences, size)
 
 
 def _translate(model: TransformerTranslator, sentences: Sequence[Sequence[str]]) -> list[Translation]:

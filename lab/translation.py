@@ -219,11 +219,18 @@ class Translation:
 @torch.no_grad()
 def translate(model: Translator, sentences: Sequence[Sequence[str]], size: int = 200) -> list[Translation]:
     """Translate sentences, given as words, ``size`` of them at a time; always the most probable next word."""
+    return in_order_of_length(functools.partial(_translate, model), sentences, size)
+
+
+def in_order_of_length(
+    translate_some: Callable[[list[Sequence[str]]], list[Translation]], sentences: Sequence[Sequence[str]], size: int
+) -> list[Translation]:
+    """Translate sentences ``size`` at a time, those of like lengths together, so that little is padding."""
     order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
     results: dict[int, Translation] = {}
     for first in range(0, len(order), size):
         places = order[first : first + size]
-        results |= zip(places, _translate(model, [sentences[place] for place in places]), strict=True)
+        results |= zip(places, translate_some([sentences[place] for place in places]), strict=True)
     return [results[place] for place in range(len(sentences))]
 
 

@@ -61,7 +61,7 @@ def _norm_gradients(draw):
 
 
 MEAN = "x.mean(-1, keepdim=True)"
-VARIANCE = "x.var(-1, correction=0, keepdim=True)"
+VARIANCE = "(x - mean).square().mean(-1, keepdim=True)"
 NORMALISED = "(x - mean) / torch.sqrt(variance + eps)"
 AFFINE = "return weight * normalised + bias"
 for _id, _old, _new, _hint in (

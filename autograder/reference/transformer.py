@@ -57,7 +57,7 @@ def layer_norm(
             f"Both must be ({x.shape[-1]},)."
         )
     mean = x.mean(-1, keepdim=True)
-    variance = x.var(-1, correction=0, keepdim=True)
+    variance = (x - mean).square().mean(-1, keepdim=True)
     normalised = (x - mean) / torch.sqrt(variance + eps)
     return weight * normalised + bias
 
