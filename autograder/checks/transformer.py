@@ -78,6 +78,12 @@ for _id, _old, _new, _hint in (
         "eps is added to the standard deviation; it belongs to the variance, under the root.",
     ),
     (
+        "layer-norm-std-plus-eps",
+        NORMALISED,
+        "(x - mean) / (x.std(-1, keepdim=True) + eps)",
+        "You divide by the standard deviation plus eps. It divides by n - 1 inside, and eps belongs under the root.",
+    ),
+    (
         "layer-norm-eps-ignored",
         NORMALISED,
         "(x - mean) / torch.sqrt(variance + 1e-5)",
@@ -1197,6 +1203,12 @@ for _id, _old, _new, _hint in (
         "warmup_steps**-1.5",
         "warmup_steps**-0.5",
         "The branches do not meet at the warm-up's end.",
+    ),
+    (
+        "noam-rises-too-fast",
+        "warmup_steps**-1.5",
+        "warmup_steps**-1",
+        "At the end of the warm-up both branches are equal; yours rises above the other before that.",
     ),
     ("noam-never-falls", "step**-0.5", "warmup_steps**-0.5", "The rate should fall after the warm-up."),
     (
