@@ -19,6 +19,7 @@ from autograder.checking import Check
 from autograder.grading.batch import grade_directory
 from autograder.grading.feedback import page
 from autograder.grading.gradebook import marks_of_all, open_gradebook
+from autograder.grading.records import seed_of
 from autograder.grading.session import Limits
 from autograder.judging import evaluate
 from autograder.reading import answer, definition, functions
@@ -29,25 +30,25 @@ STEMS = notebooks.stems()
 LIMITS = Limits(cpu_seconds=5, wall_seconds=90)
 
 
-def deserved(check: Check, sample: Sample) -> int:
-    """The points that a kernel of a sample deserves, from those of its check."""
+def deserved(check: Check, sample: Sample, seed: int | None) -> int:
+    """The points that a kernel of a sample deserves on the hidden cases of a seed, or on the visible ones."""
     if check.name in sample.right:
         return check.points
     if check.name not in sample.mistakes:
         return 0
-    lost = _lost(check, sample.mistakes[check.name])
+    lost = _lost(check, sample.mistakes[check.name], seed)
     assert lost <= {aspect.title for aspect in check.aspects}
     if check.aspects[0].title in lost:
         return 0
     return sum(aspect.points for aspect in check.aspects if aspect.title not in lost)
 
 
-def _lost(check: Check, mistake: str) -> set[str]:
+def _lost(check: Check, mistake: str, seed: int | None) -> set[str]:
     """The titles of the aspects that a known mistake gets wrong: as stated, else as the check says in this process."""
     if mistake in LOST:
         return LOST[mistake]
     kernel = next(known.kernel for known in check.mistakes if known.id == mistake)
-    return {aspect.title for aspect in evaluate(check.name, kernel).aspects if not aspect.passed}
+    return {aspect.title for aspect in evaluate(check.name, kernel, seed).aspects if not aspect.passed}
 
 
 @pytest.fixture(scope="module", params=STEMS)
@@ -70,9 +71,9 @@ def test_the_class_has_every_kind(graded):
 
 
 def test_everyone_has_the_mark_they_deserve(graded):
-    samples, _, results = graded
-    stem = samples[0].stem
-    expected = {s.student: {name: deserved(check, s) for name, check in catalog.checks(stem).items()} for s in samples}
+    samples, directory, results = graded
+    checks, seed = catalog.checks(samples[0].stem), seed_of(directory)
+    expected = {s.student: {name: deserved(check, s, seed) for name, check in checks.items()} for s in samples}
     assert {student: {m.kernel: m.score for m in result.kernels} for student, result in results.items()} == expected
 
 
@@ -211,6 +212,7 @@ def test_stock_nbgrader_gives_the_same_marks(graded, tmp_path):
         stock = {entry.student: {name: score for name, score, _ in entry.cells} for entry in marks_of_all(gradebook)}
     checks = catalog.checks(stem)
     expected = {
-        student: {name: deserved(check, sample) for name, check in checks.items()} for student, sample in intact.items()
+        student: {name: deserved(check, sample, seed=None) for name, check in checks.items()}
+        for student, sample in intact.items()
     }
     assert stock == expected
