@@ -1,8 +1,12 @@
-"""How sharp the checks are: every known mistake rejected and named, every right variant accepted, over many seeds."""
+"""How sharp the checks are: every known mistake rejected and named, every right variant accepted, over many seeds.
+
+And how steady: a mistake costs the same points whatever was drawn.
+"""
 
 import argparse
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +15,7 @@ import torch
 
 from autograder import catalog
 from autograder.checking import edited
-from autograder.judging import evaluate
+from autograder.judging import Report, evaluate
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Sharpness:
     rejected: int = 0
     named: int = 0
     only_hidden: int = 0
+    steady: int = 0
     variants: int = 0
     accepted: int = 0
     gaps: list[str] = field(default_factory=list)
@@ -32,7 +37,8 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
     """Run a check on its known mistakes and on right variants, on the visible cases and on hidden ones of each seed.
 
     A mistake must be rejected and named by the visible cases, or, where only hidden cases can tell, by those of every
-    seed. A right variant, and a copy of the reference, must be accepted by the visible and by all hidden cases.
+    seed; and it must fail in the same aspects each time, so that its mark does not hang on the draw. A right variant,
+    and a copy of the reference, must be accepted by the visible and by all hidden cases.
     """
     check = catalog.check_of(name)
     row = Sharpness(name, mistakes=len(check.mistakes), variants=len(variants))
@@ -53,6 +59,12 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
         elif not named:
             others = sorted({other for report in telling for other in report.mistakes})
             row.gaps.append(f"{name}: the mistake {mistake.id} is rejected but not named (named: {others or 'none'})")
+        changing = _changing(telling)
+        row.steady += not changing
+        row.gaps += [
+            f"{name}: the mistake {mistake.id} fails in {title!r} on {times} of {len(telling)} draws"
+            for title, times in changing.items()
+        ]
     for variant, given in zip(rights, reports[row.mistakes :], strict=True):
         wrong = next((report for report in given if not report.passed), None)
         if wrong is not None:
@@ -65,10 +77,16 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
     return row
 
 
+def _changing(reports: Sequence[Report]) -> dict[str, int]:
+    """The aspects that fail on some draws and not on others, by title, and on how many they fail."""
+    failed = Counter(aspect.title for report in reports for aspect in report.aspects if not aspect.passed)
+    return {title: times for title, times in failed.items() if times < len(reports)}
+
+
 def table(rows: Iterable[Sharpness]) -> str:
     """The rows as text, a line a kernel."""
-    heads = ("kernel", "mistakes", "rejected", "named", "only hidden", "right variants", "accepted")
-    cells = [(r.kernel, r.mistakes, r.rejected, r.named, r.only_hidden, r.variants, r.accepted) for r in rows]
+    heads = ("kernel", "mistakes", "rejected", "named", "only hidden", "steady", "right variants", "accepted")
+    cells = [(r.kernel, r.mistakes, r.rejected, r.named, r.only_hidden, r.steady, r.variants, r.accepted) for r in rows]
     widths = [max(len(str(row[i])) for row in [heads, *cells]) for i in range(len(heads))]
     return "\n".join(
         "  ".join(

@@ -1,8 +1,14 @@
-"""Every known mistake is rejected and named, every right variant accepted: 5 seeds here, 50 in `make sharpness`."""
+"""Every known mistake is rejected and named, and costs the same on every draw; every right variant is accepted.
+
+5 seeds here, 50 in `make sharpness`.
+"""
+
+import dataclasses
 
 import pytest
 
 from autograder import catalog
+from autograder.case import Case
 from autograder.checking import edited
 from autograder.judging import evaluate
 from tests.sharpness import measure, right_variants, table
@@ -29,6 +35,21 @@ def test_a_check_that_misses_a_mistake_has_a_gap(monkeypatch):
     row = measure("softmax", [], [])
     assert "softmax: the mistake softmax-overflow is accepted" in row.gaps
     assert row.rejected < row.mistakes
+
+
+def test_a_mistake_whose_mark_hangs_on_the_draw_has_a_gap(monkeypatch):
+    check = catalog.check_of("softmax")
+    large = next(aspect for aspect in check.aspects if aspect.title == "scores as large as 10,000")
+
+    def sometimes(draw):
+        return large.cases(draw) if draw.hidden else [Case("small scores", {"x": draw.normal(3, 4)})]
+
+    aspects = [dataclasses.replace(aspect, cases=sometimes) if aspect is large else aspect for aspect in check.aspects]
+    monkeypatch.setattr(check, "aspects", aspects)
+    row = measure("softmax", [], range(2))
+    gap = "softmax: the mistake softmax-plain-formula fails in 'scores as large as 10,000' on 2 of 3 draws"
+    assert gap in row.gaps
+    assert row.steady == row.mistakes - len(row.gaps)
 
 
 def test_a_check_that_rejects_a_right_variant_has_a_gap():
