@@ -17,14 +17,14 @@ FUSED = (
 )
 
 
-def _widths(draw, count):
-    """``d_k`` and ``count`` more sizes, all different.
+def _widths(draw, count, low=2):
+    """``d_k`` and ``count`` more sizes from ``low`` on, all different.
 
     The root of ``d_k`` and its inverse are exact in every precision, so that ``torch.sqrt(torch.tensor(d_k))``, which is
     in single precision, is no mistake.
     """
     d_k = int(draw.rng.choice([16, 64]))
-    return d_k, *draw.sizes(count)
+    return d_k, *draw.sizes(count, low)
 
 
 def _odd_width(draw):
@@ -1033,7 +1033,8 @@ def _backward_leading(draw):
 
 @attention_backward.aspect("a mask, and a query that may attend to nothing", points=1)
 def _backward_mask(draw):
-    d_k, d_v, queries, keys, batch, heads = _widths(draw, 5)
+    # Of two keys a mask would leave each query one, whose weight is 1 whatever the scores.
+    d_k, d_v, queries, keys, batch, heads = _widths(draw, 5, low=3)
     inputs = _backward_inputs(draw, (batch, heads), queries, keys, d_k, d_v)
     yield Case("a mask for each item's keys", inputs | {"attn_mask": draw.mask(batch, 1, 1, keys)})
     yield Case("one mask for all, given by name", inputs, options={"attn_mask": draw.mask(queries, keys)})

@@ -50,7 +50,7 @@ def _forcing_ragged(draw):
 
 @teacher_forcing_batch.aspect("the same number for the end and for padding, wrong arguments", points=1)
 def _forcing_other(draw):
-    lengths = draw.sizes(4, 1, 8)
+    lengths = sorted(draw.sizes(4, 1, 8))
     yield Case("padding is the end's token", _sentences(draw, lengths, pad_is_eos=True))
     yield Case("several calls", _sentences(draw, lengths), repeated=True)
     yield Case("no sentence", _sentences(draw, lengths) | {"sentences": []}, refused=True)
@@ -348,34 +348,34 @@ greedy_search = Check(
 )
 
 
-def _biases(draw, ends, steps, vocab_size, special):
-    """Logits for each sentence and place, by which sentence ``i`` says ``eos`` at step ``ends[i]``, and no other special
-    token before. After it, it says whatever comes, ``eos`` too, but not padding."""
-    bos, eos, pad = special
-    biases = draw.normal(len(ends), steps, vocab_size)
-    for sentence, end in enumerate(ends):
-        biases[sentence, :end, [bos, eos, pad]] -= 12
-        biases[sentence, end, eos] += 12
-        biases[sentence, end + 1 :, pad] -= 12
-    return biases
-
-
 def _influence(draw, places, vocab_size, scale=1.0):
     """What a token adds to the logits of the places after it: less from place to place."""
     return scale * draw.normal(places, vocab_size, vocab_size) * 0.6 ** np.arange(places)[:, None, None]
 
 
 def _greedy_inputs(draw, ends, steps, max_length):
-    vocab_size = int(draw.rng.integers(8, 12))
-    special = [int(token) for token in draw.rng.permutation(np.arange(1, vocab_size))[:3]]
-    return {
-        "bias": _biases(draw, ends, steps, vocab_size, special),
-        "influence": _influence(draw, steps, vocab_size),
-        "start": np.full(len(ends), special[0]),
-        "eos": special[1],
-        "pad": special[2],
-        "max_length": max_length,
-    }
+    """A model by which sentence ``i`` says ``eos`` at step ``ends[i]``, and no special token before.
+
+    After it, it says whatever comes, ``eos`` too, but not padding. ``eos`` has a rival, so it is never certain.
+    """
+    vocab_size = 2 * int(draw.rng.integers(4, 6))
+    eos = int(draw.rng.integers(1, vocab_size))
+    others = np.setdiff1d(np.arange(1, vocab_size), [eos, _mirrored(eos, vocab_size)])
+    bos, pad, rival = (int(token) for token in draw.rng.permutation(others)[:3])
+    bias, influence = draw.normal(len(ends), steps, vocab_size), _influence(draw, steps, vocab_size)
+    influence[..., rival] = influence[..., eos]
+    for sentence, end in enumerate(ends):
+        bias[sentence, :end, [bos, eos, pad]] -= 12
+        bias[sentence, end, eos] += 12
+        bias[sentence, end, rival] = bias[sentence, end, eos] - 1
+        bias[sentence, end + 1 :, pad] -= 12
+    start = np.full(len(ends), bos)
+    return {"bias": bias, "influence": influence, "start": start, "eos": eos, "pad": pad, "max_length": max_length}
+
+
+def _mirrored(token, vocab_size):
+    """The token that stands in this one's place where the vocabulary is in reverse order, as in repeated calls."""
+    return vocab_size - 1 - token
 
 
 @greedy_search.aspect("one sentence", points=1)
@@ -400,6 +400,8 @@ def _greedy_batch(draw):
 @greedy_search.aspect("single precision, several calls, wrong arguments", points=1)
 def _greedy_other(draw):
     inputs = _greedy_inputs(draw, draw.sizes(3, 1, 6), 12, 10)
+    bias = inputs["bias"]
+    bias[..., _mirrored(inputs["eos"], bias.shape[-1])] -= 24  # the other calls are cut off, whatever was drawn
     yield Case("single precision, several calls", inputs, dtype="float32", repeated=True)
     yield Case("no room for any token", inputs | {"max_length": 0}, refused=True)
 

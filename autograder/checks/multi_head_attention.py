@@ -245,6 +245,11 @@ def _self(draw, num_heads, d_head, leading, length, **masks):
     return _layer(draw, num_heads, d_head, draw.normal(*leading, length, num_heads * d_head), **masks)
 
 
+def _allow_first_key(attn_mask, key_mask):
+    """Change two masks so that every query may attend to something, which is an aspect of its own."""
+    attn_mask[..., 0], key_mask[..., 0] = True, True
+
+
 def _multi_head_case(title, num_heads, inputs, **more):
     return Case(title, inputs, probe={"num_heads": num_heads, "self": "tokens" in inputs}, **more)
 
@@ -284,7 +289,8 @@ def _multi_head_key_mask(draw):
     yield _multi_head_case("self-attention with padding", num_heads, padded)
     inputs = _cross(draw, num_heads, d_head, (batch,), length, keys, key_mask=draw.mask(batch, keys))
     yield _multi_head_case("keys with padding", num_heads, inputs)
-    both = {"attn_mask": draw.mask(length, length), "key_mask": key_mask}
+    both = {"attn_mask": draw.mask(length, length), "key_mask": key_mask.copy()}
+    _allow_first_key(**both)
     yield _multi_head_case("both masks", num_heads, _self(draw, num_heads, d_head, (batch,), length, **both))
     numbers = padded | {"key_mask": key_mask.astype(int)}
     yield _multi_head_case("a mask of zeros and ones", num_heads, numbers, refused=True)
@@ -292,7 +298,8 @@ def _multi_head_key_mask(draw):
 
 @MultiHeadAttention.aspect("a query that may attend to nothing", points=1)
 def _multi_head_empty(draw):
-    num_heads, d_head, queries, keys, batch = _heads(draw, 3)
+    num_heads, d_head, queries, few, batch = _heads(draw, 3)
+    keys = few + 7  # so that the masks leave several; the weight of a single one is 1 whatever its score
     key_mask = draw.mask(batch, keys)
     key_mask[0] = False
     inputs = _cross(draw, num_heads, d_head, (batch,), queries, keys, key_mask=key_mask)
@@ -311,6 +318,7 @@ def _multi_head_gradients(draw):
     yield _multi_head_case("gradients for tokens and parameters", num_heads, inputs, gradient=wanted)
     yield _multi_head_case("no batch", num_heads, _self(draw, num_heads, d_head, (), queries))
     masks = {"attn_mask": draw.mask(queries, queries), "key_mask": draw.mask(2, batch, queries)}
+    _allow_first_key(**masks)
     yield _multi_head_case("two leading axes", num_heads, _self(draw, num_heads, d_head, (2, batch), queries, **masks))
     yield _multi_head_case("tensors that are not contiguous", num_heads, inputs, strided=True)
     yield _multi_head_case("single precision", num_heads, _self(draw, num_heads, 5, (batch,), queries), dtype="float32")

@@ -549,9 +549,9 @@ softmax_cross_entropy = Check(
 
 def _classified(draw, batch, classes, shift=0.0):
     labels = draw.rng.integers(0, classes, batch)
-    # Two examples of one class, and the last class, are in every batch.
+    # Two examples of one class, and the last class, are in every batch. No class is improbable: that is large logits'.
     labels[:2] = classes - 1
-    return {"logits": draw.normal(batch, classes, scale=2.0) + shift, "labels": labels}
+    return {"logits": draw.rng.uniform(-0.7, 0.7, (batch, classes)) + shift, "labels": labels}
 
 
 @softmax_cross_entropy.aspect("the mean loss", points=1)
@@ -983,11 +983,13 @@ def _epoch(draw, examples, batch_size, d_in=3, d_hidden=6, classes=4):
     order = draw.rng.permutation(examples)
     if (np.diff(order) > 0).all():  # the examples as they stand
         order = order[::-1].copy()
+    W_2, b_2 = draw.normal(d_hidden, classes), draw.normal(classes)
+    W_2[:, 0], b_2[0] = -np.abs(W_2[:, 0]), -1  # one logit is negative
     return {
         "W_1": draw.normal(d_in, d_hidden),
         "b_1": draw.normal(d_hidden),
-        "W_2": draw.normal(d_hidden, classes),
-        "b_2": draw.normal(classes),
+        "W_2": W_2,
+        "b_2": b_2,
         "X": draw.normal(examples, d_in),
         "labels": draw.rng.integers(0, classes, examples),
         "order": order,

@@ -1104,14 +1104,20 @@ masked_cross_entropy = Check(
 )
 
 
-def _loss_inputs(draw, batch, tokens, vocab_size, pad=None, lengths=None, scale=1.0):
-    """Logits, and targets whose padding stands at the end; lengths are ragged unless given."""
-    pad = int(draw.rng.integers(vocab_size)) if pad is None else pad
+def _loss_inputs(draw, batch, tokens, vocab_size, pad=None, lengths=None):
+    """Logits, and targets whose padding stands at the end; lengths are ragged unless given.
+
+    Token 0 is a word unless it is padding. No token is improbable: that is an aspect of its own. In single precision
+    the right tokens' logits are all rounded down.
+    """
+    pad = int(draw.rng.integers(1, vocab_size)) if pad is None else pad
     words = np.setdiff1d(np.arange(vocab_size), [pad])
     target = draw.rng.choice(words, (batch, tokens))
+    target[0, 0] = words[0]
+    logits = np.float32(draw.rng.uniform(99.3, 100.7, (batch, tokens, vocab_size))) + 3e-6 * np.eye(vocab_size)[target]
     lengths = _ragged(draw, batch, tokens) if lengths is None else np.asarray(lengths)
     target[np.arange(tokens) >= lengths[:, None]] = pad
-    return {"logits": draw.normal(batch, tokens, vocab_size, scale=scale), "target": target, "pad": pad}
+    return {"logits": logits, "target": target, "pad": pad}
 
 
 @masked_cross_entropy.aspect("a batch without padding", points=1)
@@ -1146,7 +1152,7 @@ def _loss_edges(draw):
 def _loss_other(draw):
     batch, tokens, vocab_size = draw.sizes(3, 4, 9)
     inputs = _loss_inputs(draw, batch, tokens, vocab_size)
-    far = 1000 + 300 * inputs["logits"]
+    far = 1000 * (inputs["logits"] - 99)
     far[0, 0, inputs["target"][0, 0]] -= 2000  # a right token whose probability underflows
     yield Case("logits far apart", inputs | {"logits": far})
     yield Case("logits far from zero", inputs | {"logits": 1e5 + inputs["logits"]})
@@ -1379,14 +1385,13 @@ greedy_decode = Check(
 )
 
 
-def _decode_inputs(draw, ends, steps, max_length, eos=None):
+def _decode_inputs(draw, ends, steps, max_length):
     """A table of logits by sentence, step, and token before, in which sentence ``i`` says ``eos`` at step ``ends[i]``.
 
     Before that it says no special token. After it, it says whatever comes, ``eos`` too.
     """
-    batch, vocab_size = len(ends), int(draw.rng.integers(8, 12))
-    special = [int(token) for token in draw.rng.permutation(np.arange(1, vocab_size))[:3]]
-    bos, eos, pad = special if eos is None else (special[0], eos, special[2])
+    batch, vocab_size = len(ends), 2 * int(draw.rng.integers(4, 6))
+    bos, eos, pad = (int(token) for token in draw.rng.permutation(np.arange(1, vocab_size))[:3])
     table = draw.normal(batch, steps, vocab_size, vocab_size)
     for sentence, end in enumerate(ends):
         table[sentence, :end, :, [bos, eos, pad]] -= 20
@@ -1419,6 +1424,7 @@ def _decode_batch(draw):
 def _decode_other(draw):
     ends = draw.sizes(3, 1, 6)
     inputs = _decode_inputs(draw, ends, 12, 10)
+    inputs["table"][..., -1 - inputs["eos"]] -= 60  # in reverse order, as in the other calls, this one is that of `eos`
     yield Case("single precision, several calls", inputs, dtype="float32", repeated=True)
     yield Case("no room for any token", inputs | {"max_length": 0}, refused=True)
 

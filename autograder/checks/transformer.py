@@ -54,7 +54,7 @@ def _norm_eps(draw):
 @layer_norm.aspect("gradients, strides, precision", points=1)
 def _norm_gradients(draw):
     batch, length, width = draw.sizes(3)
-    inputs = _norm_inputs(draw, batch, length, width)
+    inputs = _norm_inputs(draw, batch, length, width + 8)  # in a short token the variance may be small by chance
     yield Case("the gradients", inputs, gradient=("x", "weight", "bias"))
     yield Case("a tensor that is not contiguous", inputs, strided=True)
     yield Case("single precision", inputs, dtype="float32")
