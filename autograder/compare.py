@@ -24,12 +24,30 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Mismatch:
-    """How one array differs: a sentence without any expected number, and where the values first differ."""
+    """How one array differs.
+
+    Parameters
+    ----------
+    array
+        Its name.
+    kind
+        "absent", "shape", "dtype", "not finite", "values", "changed", "gradient", "work" or "accepted".
+    text
+        A sentence without any expected number.
+    index
+        Where the values first differ.
+    discreet
+        The sentence for a hidden case: without numbers that the kernel could choose, and so carry its inputs out by.
+    """
 
     array: str
-    kind: str  # "absent", "shape", "dtype", "not finite", "values", "changed", "gradient", "work", "accepted"
+    kind: str
     text: str
     index: tuple[int, ...] | None = None
+    discreet: str = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "discreet", self.discreet or self.text)
 
 
 @functools.cache  # to ask for a dtype's name takes as long as to compare a small array
@@ -82,14 +100,15 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
         return Mismatch(name, "absent", f"{label} is missing from what the kernel returned.")
     if given.shape != target.shape:
         text = f"{label} should have shape {target.shape}; yours has shape {given.shape}."
-        return Mismatch(name, "shape", text)
+        return Mismatch(name, "shape", text, discreet=f"{label} {_other_shape(target.shape, given.shape)}")
     if name.startswith(WORK):
         if given <= WORK_FACTOR * target:
             return None
         text = (
             f"The largest tensor your kernel makes has {int(given):,} entries, over {WORK_FACTOR} times what it needs."
         )
-        return Mismatch(name, "work", text)
+        discreet = f"The largest tensor your kernel makes has over {WORK_FACTOR} times the entries that it needs."
+        return Mismatch(name, "work", text, discreet=discreet)
     if given.dtype != target.dtype:
         return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")
     if name == REFUSED:
@@ -100,25 +119,42 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     if name.endswith("_after"):
         argument = name.removesuffix("_after")
-        text = f"The kernel changed its argument `{argument}`{_first(index)}. Work on a new array instead."
-        return Mismatch(name, "changed", text, index)
+        said = [f"The kernel changed its argument `{argument}`{where}." for where in (_first(index), "")]
+        text, discreet = (f"{what} Work on a new array instead." for what in said)
+        return Mismatch(name, "changed", text, index, discreet)
     stray = wrong & ~np.isfinite(given) & np.isfinite(target)
     if stray.any():
         index = tuple(int(i) for i in np.argwhere(stray)[0])
         what = "NaN" if np.isnan(given[index]) else "infinite"
         where = f" in {stray.sum()} of {stray.size} entries{_first(index)}" if stray.size > 1 else ""
-        return Mismatch(name, "not finite", f"{label} is {what}{where}; it should be finite.", index)
+        text, discreet = (f"{label} is {what}{where}; it should be finite." for where in (where, _share(stray)))
+        return Mismatch(name, "not finite", text, index, discreet)
     if wrong.size > 1:
+        discreet = f"{label} has the right shape, but is wrong{_share(wrong)}."
         text = f"{label} has the right shape {target.shape}, but {wrong.sum()} of {wrong.size} entries are wrong"
         text += _first(index)
     else:
         text = f"{label} is one number, as it should be, but not the right one"
+        discreet = f"{text}."
     if target.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
             gap = np.abs(given.astype(np.float64) - target.astype(np.float64))[wrong]
         error = "the largest error" if wrong.size > 1 else "the error"
         text += f"; {error} is {np.nanmax(gap):.2g}" if np.isfinite(gap).any() else ""
-    return Mismatch(name, "values", text + ".", index)
+    return Mismatch(name, "values", text + ".", index, discreet)
+
+
+def _other_shape(wanted: tuple[int, ...], given: tuple[int, ...]) -> str:
+    """How a shape differs, in words that tell no size."""
+    if len(wanted) != len(given):
+        return f"should have {len(wanted)} axes; yours has {len(given)}."
+    axis = next(axis for axis, sizes in enumerate(zip(wanted, given, strict=True)) if sizes[0] != sizes[1])
+    return f"has the right number of axes, {len(wanted)}, but not the right sizes, first along axis {axis}."
+
+
+def _share(wrong: np.ndarray) -> str:
+    """How many of the entries are wrong, in words; "" where there is but one."""
+    return "" if wrong.size == 1 else " in all entries" if wrong.all() else " in some entries"
 
 
 def _first(index: tuple[int, ...]) -> str:

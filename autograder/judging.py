@@ -196,7 +196,9 @@ def _finding(given: Exam, number: int, outcome: Outcome) -> Finding:
     if mismatch is None:
         return Finding(aspect, case.title, True)
     shown = {"target": target[mismatch.array], "given": outcome.arrays.get(mismatch.array)}
-    return Finding(aspect, case.title, False, mismatch.text, mismatch=mismatch, **({} if given.hidden else shown))
+    if given.hidden:
+        return Finding(aspect, case.title, False, mismatch.discreet, mismatch=mismatch)
+    return Finding(aspect, case.title, False, mismatch.text, mismatch=mismatch, **shown)
 
 
 def _aspect_results(

@@ -2,6 +2,7 @@
 
 import html
 import textwrap
+import unicodedata
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,7 @@ COLUMNS = 76  # of a report as text
 PICTURE_CELLS = 16  # rows and columns of a picture at the most
 PICTURE_SIZE = 112  # pixels, on its longer side; a picture of few cells is smaller
 LARGEST_CELL = 14  # pixels
+JOINERS = "\u200c\u200d"  # which scripts such as Persian and Hindi need
 FAINT = 0.1  # a difference smaller than this share of the values is shown enlarged
 
 STYLE = """
@@ -135,6 +137,13 @@ def wrapped(text: str) -> str:
         subsequent_indent=" " * (len(text) - len(words)),
         break_long_words=False,
         break_on_hyphens=False,
+    )
+
+
+def one_line(text: str) -> str:
+    """Text that somebody else wrote, on one line and without what a terminal obeys; letters of every script stay."""
+    return "".join(
+        " " if unicodedata.category(letter)[0] in "CZ" and letter not in JOINERS else letter for letter in text
     )
 
 

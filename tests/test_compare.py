@@ -47,6 +47,26 @@ def test_no_text_gives_an_expected_number():
         assert "0.98" not in text
 
 
+@pytest.mark.parametrize(
+    ("given", "name", "words"),
+    [
+        (
+            np.ones((123456, 0)),
+            "out",
+            "`out` has the right number of axes, 2, but not the right sizes, first along axis 0.",
+        ),
+        (np.ones(123456), "out", "`out` should have 2 axes; yours has 1."),
+        ([[1.0, 2.0], [3.0, 123456.0]], "out", "`out` has the right shape, but is wrong in some entries."),
+        ([[5.0, 5.0], [5.0, 5.0]], "out", "`out` has the right shape, but is wrong in all entries."),
+        ([[1.0, np.nan], [3.0, 4.0]], "out", "`out` is NaN in some entries; it should be finite."),
+        ([[1.0, 2.0], [3.0, 0.0]], "x_after", "The kernel changed its argument `x`. Work on a new array instead."),
+        (np.full((2, 2), 123456), "out", "`out` should have dtype float64; yours has dtype int64."),
+    ],
+)
+def test_of_a_hidden_case_no_number_is_said_that_the_kernel_chose(given, name, words):
+    assert mismatch(given, name).discreet == words
+
+
 def test_a_changed_argument_is_said_to_be_changed():
     found = mismatch([[1.0, 2.0], [3.0, 0.0]], name="query_after")
     assert found.kind == "changed"

@@ -64,16 +64,19 @@ def grade_submission(
     defining = defining_cells(notebook)
     sources = {name: notebook["cells"][number - 1]["source"] for name, number in defining.items()}
     reports: dict[str, Report] = {}
+    arrays: dict[str, set[str]] = {}
     for name, check in catalog.checks(stem).items():
         if name in run.outcomes:
             ready_made = tuple(ready_made_uses(notebook, name, check.reproduces))
             outcomes = [_with_watched(outcome, ready_made, check.reproduces) for outcome in run.outcomes[name]]
             reports[name] = judge(name, seed, outcomes)
+            arrays[name] = {array.removesuffix("_after") for array in exam(name, seed).target(0)}
         else:
             reports[name] = not_run(name, _missing(name, run, defining))
     passed = {name: report.passed for name, report in reports.items()}
     kernels = tuple(
-        mark_of(explain(report, sources.get(name), passed), sources.get(name, "")) for name, report in reports.items()
+        mark_of(explain(report, sources.get(name), passed), sources.get(name, ""), arrays.get(name, ()))
+        for name, report in reports.items()
     )
     alarms = tuple(
         f"look at cell {number}: it {', '.join(uses[:4])}{' and more' if len(uses) > 4 else ''}"

@@ -3,7 +3,7 @@
 import builtins
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,28 @@ from autograder.probing import Fault
 KNOWN_ERRORS = {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
-_VALUE = (
-    r"(None \(is a `return` missing\?\)|an? \w{1,20}( of shape \([\d, ]{0,30}\) and dtype [\w.]{1,20}"
-    r"| of length \d{1,6})?|\d{1,3} values)"
+# The types that are named to a student, for the same reason.
+KNOWN_TYPES = {
+    *(name for name, value in vars(builtins).items() if isinstance(value, type) and name not in KNOWN_ERRORS),
+    *("function", "generator", "method", "module", "ndarray", "matrix", "MaskedArray", "Tensor", "Parameter"),
+    *("float16", "float32", "float64", "int32", "int64", "bool_"),
+}
+EXIT_CODE = re.compile(r", with exit code -?\d+")
+UNUSABLE = "What the kernel returned is not what its contract says."
+# What ``probing`` says of a value. The beginning is shown if the names in it can be meant, the value as far as known.
+DESCRIPTIONS = tuple(
+    re.compile(rf"(?P<said>{said}){rest}\.")
+    for said, rest in (
+        (r"The kernel should return \d\d? values, (?P<names>\w+(, \w+)*); it returned ", "(?P<value>.*)"),
+        (
+            r"`(?P<names>\w+)` should be a (NumPy array of numbers|torch\.Tensor); the kernel returned ",
+            "(?P<value>.*)",
+        ),
+        (r"`(?P<names>\w+)` is a tensor of a kind that cannot be compared", r" \(.*\)"),
+        (r"The kernel changed `requires_grad` of its argument `(?P<names>\w+)`\. Leave that to the caller", ""),
+    )
 )
-DESCRIPTION = re.compile(
-    rf"The kernel should return \d+ values, [\w, ]{{1,200}}; it returned {_VALUE}\."
-    rf"|`\w{{1,40}}` should be a (NumPy array of numbers|torch\.Tensor); the kernel returned {_VALUE}\."
-    r"|`\w{1,40}` is a tensor of a kind that cannot be compared \([\w., ]{1,60}\)\."
-    r"|The kernel changed `requires_grad` of its argument `\w{1,40}`\. Leave that to the caller\."
-)
+VALUE = re.compile(r"None \(is a `return` missing\?\)|\d\d? values|(?P<typed>an? (?P<type>\w+))( of .*)?")
 
 
 @dataclass(frozen=True)
@@ -88,14 +100,25 @@ class SubmissionResult:
         return cls(data["stem"], tuple(kernels), tuple(problems), tuple(data["remarks"]), tuple(data["alarms"]))
 
 
-def mark_of(report: Report, source: str = "") -> KernelMark:
-    """A report on hidden cases as a mark: no case, no value, and no words that student code chose while it saw them."""
+def mark_of(report: Report, source: str = "", names: Collection[str] = ()) -> KernelMark:
+    """A report on hidden cases as a mark: no case, no value, and no words that student code chose while it saw them.
+
+    Parameters
+    ----------
+    report
+        What was found.
+    source
+        The cell that defines the kernel.
+    names
+        The names of the arrays that the kernel's probe returns.
+    """
+    lines = source.count("\n") + 1
     report = dataclasses.replace(
         report,
         findings=tuple(
             dataclasses.replace(finding, fault=fault, text=fault.text if fault else finding.text)
             for finding in report.findings
-            for fault in [_presentable(finding.fault)]
+            for fault in [_presentable(finding.fault, lines, names)]
         ),
     )
     reasons: dict[str, str] = {}
@@ -127,13 +150,27 @@ def _ends(report: Report) -> tuple[str, ...]:
     return (*sorted(ends), *(["asked for a forbidden system call"] if forbidden else []))
 
 
-def _presentable(fault: Fault | None) -> Fault | None:
+def _presentable(fault: Fault | None, lines: int, names: Collection[str]) -> Fault | None:
     """The fault in words that cannot carry a hidden input out."""
-    if fault is None or fault.kind not in ("raised", "unusable"):
-        return fault
+    if fault is None:
+        return None
     if fault.kind == "unusable":
-        known = DESCRIPTION.fullmatch(fault.text)
-        return Fault("unusable", fault.text if known else "What the kernel returned is not what its contract says.")
+        return Fault("unusable", _described(fault.text, names))
+    if fault.kind != "raised":
+        return Fault(fault.kind, EXIT_CODE.sub("", fault.text))
     known = fault.exception in KNOWN_ERRORS and (fault.is_placeholder or fault.exception != "NotImplementedError")
     name = fault.exception if known else "an error"
-    return Fault("raised", name, name, fault.line)
+    return Fault("raised", name, name, fault.line if fault.line and fault.line <= lines else None)
+
+
+def _described(text: str, names: Collection[str]) -> str:
+    """What is said of a value that is not what the contract says: its type where that is a known one, no number."""
+    found = next((match for form in DESCRIPTIONS if (match := form.fullmatch(text))), None)
+    named = found["names"].split(", ") if found else []
+    if not named or not set(named) <= set(names) or len(set(named)) < len(named):
+        return UNUSABLE
+    if (value := found.groupdict().get("value")) is None:
+        return f"{found['said']}."
+    what = VALUE.fullmatch(value)
+    known = what and (what["type"] is None or what["type"] in KNOWN_TYPES)
+    return f"{found['said']}{(what['typed'] or value) if known else 'something else'}."

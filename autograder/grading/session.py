@@ -1,17 +1,20 @@
 """The grader's end of a worker: run a notebook's cells and probe its kernels, through every way they can end."""
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import struct
 import tempfile
+import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autograder import telling
 from autograder.grading import sandbox, staging
 from autograder.grading.confining import EXCESSES, FILE_LIMIT, PROCESS_LIMIT
 from autograder.grading.wire import Channel, Closed, TimedOut, WireError, channels, unpack_outcome
@@ -19,10 +22,13 @@ from autograder.grading.worker import END, ORDER, START, STATUS
 from autograder.probing import Fault, Outcome
 
 START_SECONDS = 120
+LEAST_SECONDS = 0.1
 AHEAD_BYTES = 50_000  # of cases that are sent before the one ahead of them is answered
 # For a kernel in the notebook's own process; one that takes longer gets a process and all of its limits to itself.
 TOGETHER_CPU_SECONDS, TOGETHER_WALL_SECONDS = 3, 20
 FATAL_LIMIT = 5  # cells that may end the process before the notebook is given up
+WHOLE = 10  # times the limit by the clock that a notebook has in all, however often it runs
+ANSWERS_LIMIT = 1 << 26  # bytes of a kernel's arrays, all cases together; right ones take a twentieth of it
 EXCESS_TEXTS = {
     "memory": "Stopped: all processes together used more than {} MB of memory.",
     "processes": f"Stopped: more than {PROCESS_LIMIT} processes ran at once.",
@@ -40,7 +46,8 @@ class Limits:
     cpu_seconds
         For each cell, and for all cases of one kernel together.
     wall_seconds
-        The same by the clock, for code that waits instead of computing. Generous: a loaded machine is no fault.
+        The same by the clock, for code that waits instead of computing. Generous: a loaded machine is no fault. The
+        whole notebook has ``WHOLE`` times as many.
     memory_mb
         Address space, some 800 MB of which the preloaded libraries take.
     """
@@ -146,10 +153,20 @@ class Worker:
 
 
 class Session:
-    """One child: it runs a notebook's cells, then stands ready to answer for its kernels."""
+    """One child: it runs a notebook's cells, then stands ready to answer for its kernels.
 
-    def __init__(self, worker: Worker, limits: Limits):
-        self.worker, self.limits = worker, limits
+    Parameters
+    ----------
+    worker
+        What forks it.
+    limits
+        What the notebook may use.
+    deadline
+        When the time of the whole notebook is over, by ``time.monotonic``.
+    """
+
+    def __init__(self, worker: Worker, limits: Limits, deadline: float):
+        self.worker, self.limits, self.deadline = worker, limits, deadline
         self.channel = worker.start(limits.memory_mb)
         self.running: int | None = None  # the number of the cell that runs
         self.problems: list[CellProblem] = []
@@ -172,7 +189,7 @@ class Session:
                 self.running = None
             match self._receive():
                 case {"kinds": dict(kinds)}:
-                    self.kinds = {name: str(kinds.get(name, ""))[:100] for name in kernels}
+                    self.kinds = {name: telling.one_line(str(kinds.get(name, ""))[:100]) for name in kernels}
                 case _:
                     raise WireError("Something else came than what the kernels' names stand for.")
         except WireError as error:
@@ -184,7 +201,7 @@ class Session:
         cpu_seconds = min(TOGETHER_CPU_SECONDS, self.limits.cpu_seconds)
         try:
             self._send({"kernel": name, "cases": len(cases), "cpu_seconds": cpu_seconds})
-            self._exchange(self.channel, cases, outcomes, min(TOGETHER_WALL_SECONDS, self.limits.wall_seconds))
+            self._exchange(self.channel, cases, outcomes, TOGETHER_WALL_SECONDS)
         except WireError as error:
             raise self._ended(error) from None
         return outcomes
@@ -218,26 +235,35 @@ class Session:
         raise self._ended(WireError("Something else came than how the kernel's process ended."))
 
     def _exchange(self, channel: Channel, cases: Sequence[bytes], outcomes: list[Outcome], seconds: float) -> None:
-        """Send cases and append what comes back. A few small ones go ahead, which saves the waiting for each other.
+        """Send cases and append what comes back, all of it within ``seconds``.
 
-        What is on its way fits the socket's buffer, so that no side waits to send while the other does.
+        A few small cases go ahead, which saves the waiting for each other. What is on its way fits the socket's buffer,
+        so that no side waits to send while the other does.
         """
+        end, room = time.monotonic() + self._allowed(seconds), ANSWERS_LIMIT
         frames = iter(cases)
         frame, ahead = next(frames, None), deque()
         while frame or ahead:
             while frame and (not ahead or sum(ahead) + len(frame) <= AHEAD_BYTES):
                 with contextlib.suppress(Closed):  # what was answered before the end is still to be received
-                    channel.send_frame(frame, seconds)
+                    channel.send_frame(frame, self._allowed(seconds))
                 ahead.append(len(frame))
                 frame = next(frames, None)
-            outcomes.append(_outcome(channel.receive(seconds)))
+            outcome = _outcome(channel.receive(end - time.monotonic(), room))
+            room -= sum(array.nbytes for array in outcome.arrays.values())
+            outcomes.append(outcome)
             ahead.popleft()
 
     def _send(self, message: Any) -> None:
-        self.channel.send(message, self.limits.wall_seconds)
+        self.channel.send(message, self._allowed())
 
     def _receive(self) -> Any:
-        return self.channel.receive(self.limits.wall_seconds)
+        return self.channel.receive(self._allowed())
+
+    def _allowed(self, seconds: float = math.inf) -> float:
+        """The seconds by the clock that something may take which would have ``seconds`` by itself."""
+        left = max(self.deadline - time.monotonic(), LEAST_SECONDS)
+        return min(seconds, self.limits.wall_seconds, left)
 
     def _expect(self, message: Any) -> None:
         if self._receive() != message:
@@ -249,9 +275,13 @@ class Session:
         if excess:
             return Ended("stopped", EXCESS_TEXTS[excess].format(self.limits.memory_mb))
         if isinstance(error, TimedOut):
-            return Ended("stopped", f"Stopped after {self.limits.wall_seconds} s by the clock.")
+            seconds, what = self.limits.wall_seconds, ""
+            if time.monotonic() >= self.deadline:
+                seconds, what = WHOLE * seconds, ", all cells and kernels together"
+            return Ended("stopped", f"Stopped after {seconds} s by the clock{what}.")
         if isinstance(error, WireError) and not isinstance(error, Closed):
-            return Ended("crashed", f"The process did not keep to its part: {error}")
+            # What exactly came is not told: it was made by code that may have seen hidden inputs.
+            return Ended("crashed", "The process did not keep to its part: what came from it is no message of ours.")
         return Ended(*_cause(status, seconds, self.limits))
 
     def end(self) -> tuple[int, float, str]:
@@ -271,7 +301,7 @@ def _outcome(message: Any) -> Outcome:
 def _cell_problem(number: int, error: Any) -> CellProblem:
     match error:
         case {"name": str(name), "text": str(text), "line": int() | None as line}:
-            return CellProblem(number, "raised", f"{name}: {text}" if text else name, line)
+            return CellProblem(number, "raised", telling.one_line(f"{name}: {text}" if text else name), line)
     return CellProblem(number, "raised", "an error that cannot be told")
 
 
@@ -314,11 +344,12 @@ def run_notebook(
     WorkerLost
         If the warm parent is gone, so that another must be started.
     """
+    deadline = time.monotonic() + WHOLE * limits.wall_seconds
     fatal: dict[int, CellProblem] = {}
     outcomes: dict[str, list[Outcome]] = {}
     together = True
     while True:
-        session = Session(worker, limits)
+        session = Session(worker, limits, deadline)
         try:
             session.run_cells([cell for cell in cells if cell[0] not in fatal], cases)
         except Ended as end:

@@ -76,11 +76,11 @@ def _without_arrays(value: Any, arrays: list[np.ndarray]) -> Any:
     raise WireError(f"A {type(value).__name__} cannot be sent: {value!r:.100}.")
 
 
-def lengths(prefix: bytes) -> tuple[int, int]:
-    """Bytes of the header and of the arrays that follow a frame's prefix."""
+def lengths(prefix: bytes, most: int = BODY_LIMIT) -> tuple[int, int]:
+    """Bytes of the header and of the arrays that follow a frame's prefix; the arrays may have at most ``most``."""
     header, body = PREFIX.unpack(prefix)
-    if header > HEADER_LIMIT or body > BODY_LIMIT:
-        raise WireError(f"The frame announces {header} + {body} bytes; at most {HEADER_LIMIT} + {BODY_LIMIT} may come.")
+    if header > HEADER_LIMIT or body > most:
+        raise WireError(f"The frame announces {header} + {body} bytes; at most {HEADER_LIMIT} + {most} may come.")
     return header, body
 
 
@@ -166,10 +166,13 @@ class Channel:
         except OSError as error:
             raise Closed(str(error)) from None
 
-    def receive(self, seconds: float | None = None) -> Any:
-        """The next message; ``seconds`` is for the whole of it, so that dripping bytes gain nothing."""
+    def receive(self, seconds: float | None = None, most: int = BODY_LIMIT) -> Any:
+        """The next message, with at most ``most`` bytes of arrays.
+
+        ``seconds`` is for the whole of it, so that dripping bytes gain nothing.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
-        header, body = lengths(self._read(PREFIX.size, deadline))
+        header, body = lengths(self._read(PREFIX.size, deadline), most)
         return decode(self._read(header, deadline), self._read(body, deadline))
 
     def _read(self, count: int, deadline: float | None) -> bytes:

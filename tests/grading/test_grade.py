@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -64,6 +65,11 @@ def test_a_kernel_that_cannot_be_right_is_told_why(answer, words):
         "def softmax(x, axis=-1):\n    return type('E' + str(x.shape), (), {})()",
         "def softmax(x, axis=-1):\n    print('E', x)\n    return x",
         "def softmax(x, axis=-1):\n    assert False, f'E{x}'",
+        "def softmax(x, axis=-1):\n    return np.empty((int(abs(x.flat[0]) * 1e6), 0))",
+        "def softmax(x, axis=-1):\n    return x + np.nan if x.flat[0] > 0 else x * 1e20",
+        "def softmax(x, axis=-1):\n    code = '\\n' * int(abs(x.flat[0]) * 1000) + 'raise ValueError'\n"
+        "    exec(compile(code, softmax.__code__.co_filename, 'exec'))",
+        "import os\ndef softmax(x, axis=-1):\n    os._exit(int(abs(x.flat[0]) * 1000) % 100)",
     ],
 )
 def test_no_hidden_input_comes_out_in_words(answer):
@@ -71,6 +77,7 @@ def test_no_hidden_input_comes_out_in_words(answer):
     for first, second in zip(one.kernels, other.kernels, strict=True):
         told = [(a.title, a.passed) for a in first.aspects], first.verdict, first.flags
         assert told == ([(a.title, a.passed) for a in second.aspects], second.verdict, second.flags)
+        assert not re.search(r"\d{3}", "".join(a.why for a in (*first.aspects, *second.aspects)))
     text = stored(one).replace(json.dumps(answer)[1:-1], "")
     assert "array(" not in text
     assert "E-" not in text
@@ -132,13 +139,36 @@ def test_a_result_survives_being_stored():
         (Fault("unusable", "secret 1.234"), "What the kernel returned is not what its contract says."),
         (
             Fault("unusable", "`weights` should be a NumPy array of numbers; the kernel returned a list of length 3."),
-            "`weights` should be a NumPy array of numbers; the kernel returned a list of length 3.",
+            "`weights` should be a NumPy array of numbers; the kernel returned a list.",
+        ),
+        (
+            Fault("unusable", "`weights` should be a NumPy array of numbers; the kernel returned a x1_234."),
+            "`weights` should be a NumPy array of numbers; the kernel returned something else.",
+        ),
+        (
+            Fault("unusable", "`x1_234` should be a NumPy array of numbers; the kernel returned a list of length 3."),
+            "What the kernel returned is not what its contract says.",
+        ),
+        (
+            Fault(
+                "unusable", "The kernel should return 2 values, weights, x; it returned None (is a `return` missing?)."
+            ),
+            "The kernel should return 2 values, weights, x; it returned None (is a `return` missing?).",
+        ),
+        (
+            Fault("unusable", "`x` is a tensor of a kind that cannot be compared (1.234, 5)."),
+            "`x` is a tensor of a kind that cannot be compared.",
+        ),
+        (Fault("raised", "ValueError: 1.234", "ValueError", 1234), "Your kernel raised ValueError."),
+        (
+            Fault("crashed", "The process was ended from inside, with exit code 123."),
+            "The process was ended from inside.",
         ),
         (Fault("stopped", "Stopped after 5 s."), "Stopped after 5 s."),
     ],
 )
 def test_faults_are_told_in_words_that_carry_nothing_out(fault, why):
-    mark = mark_of(not_run(NAME, fault))
+    mark = mark_of(not_run(NAME, fault), "\n\n\n", ("x", "weights"))
     assert mark.aspects[0].why == why
     assert "1.234" not in str(mark)
 
