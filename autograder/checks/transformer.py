@@ -97,6 +97,42 @@ for _id, _old, _new, _hint in (
         "You divide by the variance; divide by its root.",
     ),
     (
+        "layer-norm-var-squared",
+        NORMALISED,
+        "(x - mean) / (variance + eps) ** 2",
+        "You divide by the square of the variance; divide by its root.",
+    ),
+    (
+        "layer-norm-divided-by-rsqrt",
+        NORMALISED,
+        "(x - mean) / torch.rsqrt(variance + eps)",
+        "`rsqrt` is one over the root already: multiply by it, or divide by the root.",
+    ),
+    (
+        "layer-norm-eps-after-division",
+        NORMALISED,
+        "(x - mean) / torch.sqrt(variance) + eps",
+        "eps is added to the quotient: without brackets the division comes first. It belongs to the variance.",
+    ),
+    (
+        "layer-norm-sum-of-squares",
+        VARIANCE,
+        "(x - mean).square().sum(-1, keepdim=True)",
+        "You add up the squared deviations; the variance is their mean.",
+    ),
+    (
+        "layer-norm-axis-dropped",
+        f"mean = {MEAN}\n    variance = {VARIANCE}",
+        "mean, variance = x.mean(-1), x.var(-1, correction=0)",
+        "Mean and variance have lost the last axis, so that they do not fit the tokens. Keep it, with `keepdim`.",
+    ),
+    (
+        "layer-norm-repeated-by-the-length",
+        f"mean = {MEAN}",
+        "mean = x.mean(-1, keepdim=True).repeat(1, 1, x.shape[1])",
+        "The mean is repeated as often as there are tokens. No repeating is needed: an axis of length 1 broadcasts.",
+    ),
+    (
         "layer-norm-not-centred",
         NORMALISED,
         "x / torch.sqrt(variance + eps)",
@@ -114,6 +150,12 @@ for _id, _old, _new, _hint in (
         "axes = tuple(range(x.dim()))[-2:]\n    mean = x.mean(axes, keepdim=True)\n"
         "    variance = x.var(axes, correction=0, keepdim=True)",
         "Mean and variance are of a whole sequence. Each token has its own.",
+    ),
+    (
+        "layer-norm-whole-tensor",
+        f"mean = {MEAN}\n    variance = {VARIANCE}",
+        "mean, variance = x.mean(), x.var(correction=0)",
+        "Mean and variance are of the whole tensor. Each token has its own: name the axis.",
     ),
     (
         "layer-norm-over-tokens",
@@ -202,6 +244,12 @@ for _id, _old, _new, _hint in (
     ("ffn-ramp-at-the-end", OUTPUT, "return torch.relu(F.linear(hidden, W_2, b_2))", "No ramp follows the last layer."),
     ("ffn-no-first-bias", HIDDEN, "torch.relu(F.linear(x, W_1))", "The bias of the first layer is missing."),
     ("ffn-no-second-bias", OUTPUT, "return F.linear(hidden, W_2)", "The bias of the second layer is missing."),
+    (
+        "ffn-weights-turned-round",
+        f"hidden = {HIDDEN}\n    {OUTPUT}",
+        "return torch.relu(x @ W_1 + b_1) @ W_2 + b_2",
+        "The weights are in the layout (out, in): a product with them needs the transpose. `F.linear` knows.",
+    ),
     ("ffn-residual", OUTPUT, "return x + F.linear(hidden, W_2, b_2)", "The residual is no part of this kernel."),
 ):
     feed_forward.slip(_id, _old, _new, _hint)
@@ -240,6 +288,9 @@ def _residual_dropout(draw):
     batch, length, width = draw.sizes(3)
     inputs = _residual_inputs(draw, batch, length, width)
     yield Case("everything dropped", inputs, options={"dropout": 1.0})
+    token, output, weight, bias = _residual_inputs(draw, 3).values()
+    many = {"x": np.tile(token, (400, 1)), "sublayer_output": np.tile(output, (400, 1)), "weight": weight, "bias": bias}
+    yield Case("equal tokens, some numbers dropped", many, options={"dropout": 0.4}, probe={"equal_tokens": True})
 
 
 @residual_add_norm.aspect("gradients and precision", points=1)
@@ -280,6 +331,30 @@ for _id, _old, _new, _hint in (
         "Dropout comes after the norm. It acts on the sub-layer's output, before the addition.",
     ),
     ("residual-no-dropout", KEPT, "sublayer_output", "Nothing is dropped."),
+    (
+        "residual-kept-not-dropped",
+        KEPT,
+        "F.dropout(sublayer_output, 1 - dropout)",
+        "`dropout` is the probability with which a number is dropped; you take it as that with which it is kept.",
+    ),
+    (
+        "residual-dropout-not-scaled",
+        KEPT,
+        "sublayer_output * (torch.rand_like(sublayer_output) >= dropout)",
+        "What is not dropped is not scaled up, so that the mean of the output shrinks.",
+    ),
+    (
+        "residual-dropout-of-whole-tokens",
+        KEPT,
+        "sublayer_output * F.dropout(torch.ones_like(sublayer_output[..., :1]), dropout)",
+        "Whole tokens are dropped. Each number is dropped for itself.",
+    ),
+    (
+        "residual-dropout-as-factor",
+        KEPT,
+        "(1 - dropout) * sublayer_output",
+        "Nothing is dropped at random: all numbers are made smaller.",
+    ),
     (
         "residual-detached",
         ADD_NORM,
@@ -327,6 +402,24 @@ def _encoder_parameters(draw, d_model, num_heads, d_ff):
 def _decoder_parameters(draw, d_model, num_heads, d_ff):
     parameters = _encoder_parameters(draw, d_model, num_heads, d_ff)
     return parameters | _attention_parameters(draw, "multihead_attn", d_model) | _norm_parameters(draw, 3, d_model)
+
+
+def _with_few_results(inputs, *last_layers):
+    """Inputs whose tokens are all equal, and of whose sub-layers' outputs only the first two numbers are not zero.
+
+    So dropout can make no more than four different ones of each sub-layer's output. All hidden units are at work, so
+    that to drop some of those makes many.
+    """
+    tokens = {
+        name: np.broadcast_to(value[:1, :1], value.shape).copy()
+        for name, value in inputs.items()
+        if name in ("x", "memory")
+    }
+    zeroed = {}
+    for name in (f"{layer}.{part}" for layer in last_layers for part in ("weight", "bias")):
+        zeroed[name] = inputs[name].copy()
+        zeroed[name][2:] = 0
+    return inputs | tokens | zeroed | {"linear1.bias": inputs["linear1.bias"] + 6}
 
 
 def _key_mask(draw, batch, length):
@@ -380,9 +473,13 @@ def _encoder_padding(draw):
 @EncoderBlock.aspect("where and when dropout acts", points=1)
 def _encoder_dropout(draw):
     sizes, batch, length = _sizes(draw, 2)
+    few = _with_few_results(_encoder_inputs(draw, sizes, 20, 30), "self_attn.out_proj", "linear2")
+    half = {"sizes": sizes | {"dropout": 0.5}, "equal_tokens": True}
     inputs, sizes = _encoder_inputs(draw, sizes, batch, length), sizes | {"dropout": 1.0}
     yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
-    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": [False]})
+    yield Case("training again after use", inputs, probe={"sizes": sizes, "training": [False, True]})
+    yield Case("equal tokens, half of the numbers dropped", few, probe=half)
 
 
 @EncoderBlock.aspect("gradients, strides, precision", points=1)
@@ -561,6 +658,38 @@ _edited(
 )
 _edited(
     EncoderBlock,
+    "encoder-outputs-of-padding-zeroed",
+    "The outputs of padded tokens are set to zero. They are computed like all others; the mask keeps others from looking.",
+    (
+        AFTER_NETWORK,
+        f"x = {_add_norm('x, hidden', 2)}\n        return x if key_mask is None else x * key_mask[..., None]",
+    ),
+)
+_edited(
+    EncoderBlock,
+    "encoder-padding-may-not-look",
+    "Padded tokens may look at nobody. The mask says who may not be looked at; it takes out keys, not queries.",
+    (
+        ATTENTION,
+        "pairs = None if key_mask is None else key_mask[..., :, None] & key_mask[..., None, :]\n"
+        "        attn_output = self.self_attn(x, x, x, attn_mask=pairs)",
+    ),
+)
+_edited(
+    EncoderBlock,
+    "encoder-attention-of-pytorch",
+    "Two values are unpacked, as from PyTorch's `nn.MultiheadAttention`. The course's attention returns one tensor.",
+    (ATTENTION, ATTENTION.replace("attn_output =", "attn_output, _ =")),
+)
+_edited(
+    EncoderBlock,
+    "encoder-norms-without-parameters",
+    "The norms have neither gain nor shift. `self.norm1` and `self.norm2` hold them.",
+    (AFTER_ATTENTION, "x = F.layer_norm(x + F.dropout(attn_output, dropout), x.shape[-1:])"),
+    (AFTER_NETWORK, "return F.layer_norm(x + F.dropout(hidden, dropout), x.shape[-1:])"),
+)
+_edited(
+    EncoderBlock,
     "encoder-causal",
     "No token sees those after it. In the encoder every token may look at every other.",
     (
@@ -573,6 +702,26 @@ _edited(
     "encoder-dropout-when-not-training",
     "Something is dropped while the block is not being trained.",
     (DROPOUT, "dropout = self.dropout"),
+)
+_edited(
+    EncoderBlock,
+    "encoder-dropout-forgotten",
+    "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
+    (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
+    source="https://github.com/NVIDIA/Megatron-LM/pull/411",
+)
+_edited(
+    EncoderBlock,
+    "encoder-hidden-units-dropped",
+    "The network's hidden units are dropped too, as in PyTorch's layer. The paper drops each sub-layer's output alone.",
+    (NETWORK, "hidden = self.linear2(F.dropout(torch.relu(self.linear1(x)), dropout))"),
+)
+_edited(
+    EncoderBlock,
+    "encoder-dropped-twice",
+    "The outputs are dropped before `residual_add_norm`, which drops them once more.",
+    (AFTER_ATTENTION, f"x = {_add_norm('x, F.dropout(attn_output, dropout)', 1)}"),
+    (AFTER_NETWORK, f"return {_add_norm('x, F.dropout(hidden, dropout)', 2)}"),
 )
 _edited(
     EncoderBlock,
@@ -656,9 +805,14 @@ def _decoder_padding(draw):
 @DecoderBlock.aspect("where and when dropout acts", points=1)
 def _decoder_dropout(draw):
     sizes, batch, queries, keys = _sizes(draw, 3)
+    last_layers = "self_attn.out_proj", "multihead_attn.out_proj", "linear2"
+    few = _with_few_results(_decoder_inputs(draw, sizes, (80,), 30, keys), *last_layers)
+    half = {"sizes": sizes | {"dropout": 0.5}, "equal_tokens": True}
     inputs, sizes = _decoder_inputs(draw, sizes, (batch,), queries, keys), sizes | {"dropout": 1.0}
     yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
-    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": [False]})
+    yield Case("training again after use", inputs, probe={"sizes": sizes, "training": [False, True]})
+    yield Case("equal tokens, half of the numbers dropped", few, probe=half)
 
 
 @DecoderBlock.aspect("gradients, strides, precision", points=1)
@@ -740,6 +894,22 @@ _edited(
 )
 _edited(
     DecoderBlock,
+    "decoder-norms-exchanged",
+    "The first two norms are exchanged: `norm1` belongs to the self-attention, `norm2` to that to the memory.",
+    (
+        f"{AFTER_ATTENTION}\n        {CROSS_ATTENTION}\n        {AFTER_CROSS_ATTENTION}",
+        f"{AFTER_CROSS_ATTENTION}\n        {CROSS_ATTENTION}\n        {AFTER_ATTENTION}",
+    ),
+)
+_edited(
+    DecoderBlock,
+    "decoder-attention-of-pytorch",
+    "Two values are unpacked, as from PyTorch's `nn.MultiheadAttention`. The course's attention returns one tensor.",
+    (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("attn_output =", "attn_output, _ =")),
+    (CROSS_ATTENTION, CROSS_ATTENTION.replace("attn_output =", "attn_output, _ =")),
+)
+_edited(
+    DecoderBlock,
     "decoder-no-causal-mask",
     "The self-attention has no causal mask: each target word sees those that come after it.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x)"),
@@ -750,6 +920,21 @@ _edited(
     "The causal mask is turned round: each target word sees those after it, none before.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length).T)"),
     source="https://github.com/marin-community/levanter/pull/102",
+)
+_edited(
+    DecoderBlock,
+    "decoder-causal-mask-inverted",
+    "The causal mask is that of PyTorch's modules, in which True is blocked. Here True may be seen.",
+    (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=~causal_mask(length, length))"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-causal-mask-of-the-memory",
+    "The causal mask has the width of the memory. It is square: the target looks at itself.",
+    (
+        CAUSAL_ATTENTION,
+        "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, memory.shape[-2]))",
+    ),
 )
 _edited(
     DecoderBlock,
@@ -791,6 +976,18 @@ _edited(
     "In the second attention the keys are the memory's, but the values the target's. Both come from the memory.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("memory, memory,", "memory, x,")),
     source=KEYS_SOURCE,
+)
+_edited(
+    DecoderBlock,
+    "decoder-target-as-value",
+    "In the second attention the memory asks and is asked, and the target is the value. The order is query, key, value.",
+    (CROSS_ATTENTION, "attn_output = self.multihead_attn(memory, memory, x)"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-target-as-key",
+    "In the second attention the keys are the target's. Both come from the memory.",
+    (CROSS_ATTENTION, "attn_output = self.multihead_attn(x, x, memory)"),
 )
 _edited(
     DecoderBlock,
@@ -865,6 +1062,12 @@ _edited(
 )
 _edited(
     DecoderBlock,
+    "decoder-memory-mask-as-attn-mask",
+    "The memory's mask was handed over as `attn_mask`, the fourth argument: pass it by its name.",
+    (CROSS_ATTENTION, CROSS_ATTENTION.replace("key_mask=", "")),
+)
+_edited(
+    DecoderBlock,
     "decoder-memory-mask-on-the-target",
     "The memory's mask went to the self-attention. It belongs to the attention to the memory.",
     (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("))", "), key_mask=memory_key_mask)")),
@@ -893,6 +1096,37 @@ _edited(
     "decoder-no-dropout",
     "Nothing is dropped in training. Hand the probability to `residual_add_norm`.",
     (DROPOUT, "dropout = 0.0"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-no-dropout-of-self-attention",
+    "The output of the self-attention is never dropped.",
+    (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 1, dropout=0.0)}"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-no-dropout-of-cross-attention",
+    "The output of the attention to the memory is never dropped.",
+    (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 2, dropout=0.0)}"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-no-dropout-of-network",
+    "The output of the network is never dropped.",
+    (AFTER_NETWORK, f"return {_add_norm('x, hidden', 3, dropout=0.0)}"),
+)
+_edited(
+    DecoderBlock,
+    "decoder-dropout-forgotten",
+    "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
+    (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
+    source="https://github.com/NVIDIA/Megatron-LM/pull/411",
+)
+_edited(
+    DecoderBlock,
+    "decoder-hidden-units-dropped",
+    "The network's hidden units are dropped too, as in PyTorch's layer. The paper drops each sub-layer's output alone.",
+    (NETWORK, "hidden = self.linear2(F.dropout(torch.relu(self.linear1(x)), dropout))"),
 )
 _edited(
     DecoderBlock,
@@ -972,7 +1206,8 @@ def _model_dropout(draw):
     sizes, batch, queries, keys = _model_sizes(draw, 3)
     inputs, sizes = _model_inputs(draw, sizes, (batch,), queries, keys), sizes | {"dropout": 1.0}
     yield Case("training, everything dropped", inputs, probe={"sizes": sizes})
-    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": [False]})
+    yield Case("training again after use", inputs, probe={"sizes": sizes, "training": [False, True]})
 
 
 @Transformer.aspect("gradients, precision", points=1)
@@ -1005,6 +1240,18 @@ _edited(
     "transformer-embeddings-scaled-by-width",
     "The embeddings are multiplied by d_model itself. Take its square root.",
     (SCALED, "x = embedding(tokens) * embedding.embedding_dim"),
+)
+_edited(
+    Transformer,
+    "transformer-embeddings-divided",
+    "The embeddings are divided by the square root of d_model. Multiply by it.",
+    (SCALED, "x = embedding(tokens) / math.sqrt(embedding.embedding_dim)"),
+)
+_edited(
+    Transformer,
+    "transformer-single-word-without-position",
+    "A word that stands alone has no position. The first word has position 0, also where no other follows.",
+    (POSITIONS, "x = x + (x.shape[-2] > 1) * sinusoidal_positions(*x.shape[-2:]).to(x)"),
 )
 _edited(
     Transformer,
@@ -1066,6 +1313,19 @@ _edited(
     "transformer-dropout-when-not-training",
     "The sum of embeddings and positions is dropped while the model is not being trained.",
     (DROP, "return F.dropout(x, self.dropout)"),
+)
+_edited(
+    Transformer,
+    "transformer-dropout-forgotten",
+    "`self.dropout` is set to 0 where the model is not being trained, and stays 0 when training goes on.",
+    (DROP, "self.dropout = self.dropout if self.training else 0.0\n        return F.dropout(x, self.dropout)"),
+    source="https://github.com/NVIDIA/Megatron-LM/pull/411",
+)
+_edited(
+    Transformer,
+    "transformer-target-in-the-sources-table",
+    "The target's words are looked up in the source's embedding. Each language has its own.",
+    (EMBED_TARGET, "x = self.embed(target_in, self.source_embedding)"),
 )
 _edited(
     Transformer,
@@ -1134,6 +1394,18 @@ _edited(
     "transformer-softmax",
     "Probabilities are returned. The softmax belongs to the loss; return the logits.",
     (LOGITS, "return torch.softmax(F.linear(x, self.target_embedding.weight), -1)"),
+)
+_edited(
+    Transformer,
+    "transformer-log-softmax",
+    "Log-probabilities are returned. The softmax belongs to the loss; return the logits.",
+    (LOGITS, "return torch.log_softmax(F.linear(x, self.target_embedding.weight), -1)"),
+)
+_edited(
+    Transformer,
+    "transformer-output-scaled",
+    "The output layer is scaled by the square root of d_model. Only the embeddings that are read are.",
+    (LOGITS, "return F.linear(x, self.target_embedding.weight * math.sqrt(x.shape[-1]))"),
 )
 _edited(
     Transformer,
@@ -1210,6 +1482,21 @@ for _id, _old, _new, _hint in (
         "warmup_steps**-1",
         "At the end of the warm-up both branches are equal; yours rises above the other before that.",
     ),
+    (
+        "noam-exponents-exchanged",
+        "rising = step * warmup_steps**-1.5",
+        "rising = step**-1.5 * warmup_steps",
+        "The exponent -1.5 belongs to the warm-up, not to the step: the first branch should rise.",
+    ),
+    ("noam-warmup-fixed", "warmup_steps**-1.5", "4000**-1.5", "Your warm-up is fixed; take the argument."),
+    (
+        "noam-counted-from-zero",
+        "rising = step * warmup_steps**-1.5\n    falling = step**-0.5",
+        "rising = (step + 1) * warmup_steps**-1.5\n    falling = (step + 1) ** -0.5",
+        "You add 1 to the step. It is counted from 1 already.",
+    ),
+    ("noam-only-rises", "min(rising, falling)", "rising", "The rate goes on rising; after the warm-up it should fall."),
+    ("noam-only-falls", "min(rising, falling)", "falling", "There is no warm-up: the first rate is the largest."),
     ("noam-never-falls", "step**-0.5", "warmup_steps**-0.5", "The rate should fall after the warm-up."),
     (
         "noam-falls-linearly",
@@ -1251,6 +1538,7 @@ def _loss_values(draw):
     yield Case("more smoothing", inputs, options={"smoothing": 0.4})
     yield Case("no smoothing", inputs, options={"smoothing": 0.0})
     yield Case("one token", _loss_inputs(draw, 1, vocabulary=vocabulary))
+    yield Case("sequences of one token", _loss_inputs(draw, batch, 1, vocabulary=vocabulary))
 
 
 @label_smoothing_loss.aspect("padding", points=1)
@@ -1275,6 +1563,9 @@ LOG_PROBS = "torch.log_softmax(logits, dim=-1)"
 OF_ALL = "-log_probs.mean(-1)"
 LOSSES = "(1 - smoothing) * of_target + smoothing * of_all"
 RETURN = "return losses[real].mean()"
+WORDS = "words = targets.masked_fill(~real, 0)  # an index that exists, also where the target is padding"
+OF_TARGET = "of_target = -log_probs.gather(-1, words.unsqueeze(-1)).squeeze(-1)"
+SQUEEZED = "`squeeze` without an axis removes every axis of length 1, also a sequence's. Name the axis."
 for _id, _old, _new, _hint in (
     (
         "smoothing-others-only",
@@ -1293,6 +1584,58 @@ for _id, _old, _new, _hint in (
         LOSSES,
         "of_target + smoothing * of_all",
         "The target's probabilities sum to over one: the right word must give away what the others get.",
+    ),
+    (
+        "smoothing-target-overwritten",
+        LOSSES,
+        "(1 - smoothing) * of_target + smoothing * (of_all - of_target / logits.shape[-1])",
+        "The right word gets 1 - smoothing alone. Its part of the evenly spread share is missing.",
+    ),
+    (
+        "smoothing-divergence",
+        LOSSES,
+        "torch.nn.functional.kl_div(\n"
+        "        log_probs,\n"
+        "        smoothing / logits.shape[-1] + (1 - smoothing) * F.one_hot(words, logits.shape[-1]).to(logits.dtype),\n"
+        "        reduction='none',\n"
+        "    ).sum(-1)",
+        "This is the Kullback-Leibler divergence: the entropy of the smoothed target is taken off. The cross-entropy is asked "
+        "for.",
+    ),
+    ("smoothing-fixed", LOSSES, "0.9 * of_target + 0.1 * of_all", "Your smoothing is fixed; take the argument."),
+    ("smoothing-sign", RETURN, "return -losses[real].mean()", "The sign is wrong: a loss is positive."),
+    (
+        "smoothing-logits",
+        LOG_PROBS,
+        "logits",
+        "The scores are no log-probabilities yet: the softmax is missing.",
+    ),
+    ("smoothing-squeeze", OF_TARGET, OF_TARGET.replace("squeeze(-1)", "squeeze()"), SQUEEZED),
+    (
+        "smoothing-log-of-zero",
+        LOG_PROBS,
+        "torch.log(torch.softmax(logits, dim=-1))",
+        "The softmax underflows to zero where scores are far apart, and the logarithm of zero is infinite. "
+        "`torch.log_softmax` takes both in one.",
+    ),
+    (
+        "smoothing-log-of-nearly-zero",
+        LOG_PROBS,
+        "torch.log(torch.softmax(logits, dim=-1) + 1e-9)",
+        "A small number is added before the logarithm, so that small probabilities come out wrong. `torch.log_softmax` "
+        "needs no such number.",
+    ),
+    (
+        "smoothing-padding-as-index",
+        WORDS,
+        "words = targets",
+        "The number that marks padding is used as an index. Put some word there; such tokens do not count.",
+    ),
+    (
+        "smoothing-padding-fixed",
+        "targets != ignore_index",
+        "targets != -100",
+        "The number that marks padding is fixed; take the argument.",
     ),
     ("smoothing-none", LOSSES, "of_target", "Nothing is smoothed."),
     (
@@ -1327,6 +1670,12 @@ for _id, _old, _new, _hint in (
         "This is the mean of the sequences' means. All tokens of the batch should weigh the same.",
     ),
     (
+        "smoothing-mean-of-places",
+        RETURN,
+        "return ((losses * real).sum(0) / real.sum(0)).mean()",
+        "This is the mean of the places' means. All tokens of the batch should weigh the same.",
+    ),
+    (
         "smoothing-overflow",
         LOG_PROBS,
         "torch.log(logits.exp() / logits.exp().sum(-1, keepdim=True))",
@@ -1346,3 +1695,10 @@ for _id, _old, _new, _hint in (
     ),
 ):
     label_smoothing_loss.slip(_id, _old, _new, _hint)
+_edited(
+    label_smoothing_loss,
+    "smoothing-squeeze-in-silence",
+    SQUEEZED,
+    (OF_TARGET, OF_TARGET.replace("squeeze(-1)", "squeeze()")),
+    (RETURN, "return (losses * real).sum() / real.sum()"),
+)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from autograder.case import Case
@@ -17,15 +18,40 @@ def feed_forward(kernel, case):
 
 
 def residual_add_norm(kernel, case):
-    return call_torch(kernel, case, outputs=("normalised",))
+    return _results(call_torch(kernel, case, outputs=("normalised",)), "normalised", case)
 
 
 def EncoderBlock(kernel, case):
-    return _call_model(kernel, case, ("x", "key_mask"), outputs=("output",))
+    return _results(_call_model(kernel, case, ("x", "key_mask"), outputs=("output",)), "output", case)
 
 
 def DecoderBlock(kernel, case):
-    return _call_model(kernel, case, ("x", "memory", "memory_key_mask"), outputs=("output",))
+    arguments = ("x", "memory", "memory_key_mask")
+    return _results(_call_model(kernel, case, arguments, outputs=("output",)), "output", case)
+
+
+MOST_RESULTS = 64
+
+
+def _results(arrays: dict[str, np.ndarray], name: str, case: Case) -> dict[str, np.ndarray]:
+    """The arrays of a call; where the case says ``equal_tokens``, the different tokens of an output in its place.
+
+    Dropout makes different ones of many equal tokens: at random, but each of a few that can be told beforehand. They
+    come in an order of their own. Of more than ``MOST_RESULTS`` it is only said that they are too many.
+    """
+    if not case.probe.get("equal_tokens"):
+        return arrays
+    output = arrays.pop(name)
+    rest, results = output.reshape(-1, output.shape[-1] if output.ndim else 1), []
+    while len(rest) and len(results) <= MOST_RESULTS:
+        results.append(rest[0])
+        rest = rest[np.abs(rest - rest[0]).max(axis=1) > 1e-6]
+    found = {"number_of_different_results": np.array(len(results))}
+    if len(results) <= MOST_RESULTS:
+        different = np.array(results)
+        order = np.argsort(different @ np.cos(np.arange(different.shape[1])))
+        found["different_results"] = different[order]
+    return found | arrays
 
 
 class _Halves(torch.nn.Module):
@@ -53,14 +79,18 @@ def _call_model(build: Callable, case: Case, arguments: tuple[str, ...], outputs
     """Build a model of the case's sizes and call it with the case's parameters in place of its own.
 
     What the case gives is the model's arguments, by their names, and its parameters, by the names of its state dict.
+    Its ``training`` says for each call whether the model is being trained; the last call counts.
     """
+    *before, training = case.probe.get("training", [True])
 
     def call(*values):
         given = dict(zip(case.inputs, values, strict=True))
         called_with = tuple(given.pop(name) for name in arguments)
-        model = build(**case.probe["sizes"]).train(case.probe.get("training", True))
+        model = build(**case.probe["sizes"])
         parameters = {prefix + name: value for name, value in given.items()}
-        return torch.func.functional_call(model, parameters, called_with, strict=True)
+        for mode in before:
+            torch.func.functional_call(model.train(mode), parameters, called_with, strict=True)
+        return torch.func.functional_call(model.train(training), parameters, called_with, strict=True)
 
     return call_torch(call, case, outputs)
 
