@@ -495,7 +495,13 @@ _slips(
     (
         "relu-backward-double-result",
         "grad_output * np.where(Z > 0, np.ones(Z.shape), 0.0)",
-        "A gradient in single precision comes back in double precision, which is what `np.ones` makes. Keep the dtype.",
+        "A gradient in single precision comes back in double precision. An array of float64 or of integers makes it so, which is "
+        "what `np.ones`, `astype(float)` and `astype(int)` give. Keep the dtype.",
+    ),
+    (
+        "relu-backward-sign-of-input",
+        "grad_output * np.sign(Z)",
+        "Where `Z` is negative you turn the gradient round, for a sign is -1 there. Nothing passes there.",
     ),
     (
         "relu-backward-all-passed",
@@ -731,7 +737,7 @@ _slips(
         "The loss is in bits; take the natural logarithm.",
     ),
 )
-for _small in (1e-7, 1e-8, 1e-9, 1e-10, 1e-12):
+for _small in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, np.finfo(float).eps, 1e-16, 1e-20):
     softmax_cross_entropy.slip(
         f"cross-entropy-{_small:.0e}-added",
         LOSS,
@@ -739,7 +745,7 @@ for _small in (1e-7, 1e-8, 1e-9, 1e-10, 1e-12):
         CAPPED,
         "https://github.com/apache/mxnet/pull/4594",
     )
-for _small in (1e-7, 1e-12, 1e-15):
+for _small in (1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-15):
     softmax_cross_entropy.slip(
         f"cross-entropy-{_small:.0e}-clipped",
         LOSS,
@@ -786,6 +792,13 @@ _slips(
         "You multiply by p (1 - p) once more. Probabilities minus the one are already the gradient for the logits: the "
         "slope of softmax is in it.",
     ),
+)
+softmax_cross_entropy.slip(
+    "cross-entropy-gradient-overflow",
+    "grad_logits = np.exp(log_probabilities)",
+    "grad_logits = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)",
+    "The gradient takes exponentials of the logits as they are, which overflow. You have the logarithms of the "
+    "probabilities already, and they do not.",
 )
 _slips(
     softmax_cross_entropy,
@@ -1286,6 +1299,11 @@ _epoch_edited(
     "epoch-in-place",
     "You change the arrays of the caller. The old parameters stay as they are; return new ones.",
     ("sgd_step(p, g, learning_rate)", "np.subtract(p, learning_rate * g, out=p)"),
+)
+_epoch_edited(
+    "epoch-uphill",
+    "You add the gradients, so the loss grows. Each parameter steps against its gradient.",
+    ("sgd_step(p, g, learning_rate)", "p + learning_rate * g"),
 )
 _epoch_edited(
     "epoch-parameters-not-returned",

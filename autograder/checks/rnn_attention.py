@@ -987,6 +987,11 @@ _step(
     (RETURN, "return context, s_new, attn_weights"),
 )
 _step(
+    "step-weights-before-context",
+    "Return the new state, the context and the weights, in this order: the context comes before the weights.",
+    (RETURN, "return s_new, attn_weights, context"),
+)
+_step(
     "step-state-alone",
     "You return the new state alone. The context and the weights are asked for too.",
     (RETURN, "return s_new"),

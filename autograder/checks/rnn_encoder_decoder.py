@@ -44,7 +44,7 @@ def _other_cell_cases(draw, gates, states=("h",)):
     yield Case("gradients for the input, the state and the weights", inputs, gradient=tuple(inputs))
     yield Case("single precision", inputs, dtype="float32")
     yield Case("tensors that are not contiguous, several calls", inputs, strided=True, repeated=True)
-    yield Case("large inputs", inputs | {"x": 300 * inputs["x"]})
+    yield Case("large inputs", inputs | {"x": 1e4 * inputs["x"]})  # an exponential of the sums overflows
     large = np.where(
         np.arange(gates * d_h) < min(gates, 2) * d_h, 1e4, 0.0
     )  # not in a GRU's candidate, which gates one
@@ -94,6 +94,12 @@ for _id, _new, _hint in (
         "rnn-relu",
         "torch.relu(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)",
         "You cut off negative numbers (ReLU). This cell uses the hyperbolic tangent.",
+    ),
+    (
+        "rnn-tanh-overflows",
+        "(lambda a: (a.exp() - (-a).exp()) / (a.exp() + (-a).exp()))(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)",
+        "The hyperbolic tangent as a quotient of exponentials overflows where the sum is large, and infinity over infinity "
+        "is NaN. PyTorch has a tangent that does not.",
     ),
     (
         "rnn-input-bias-missing",
@@ -200,14 +206,57 @@ GRU_H = f"h_reset, h_update, h_candidate = {GRU_STATE}"
 CANDIDATE = "torch.tanh(x_candidate + reset * h_candidate)"
 BLEND = "(1 - update) * candidate + update * h"
 LAST = "W_hh[-h.shape[-1] :], b_hh[-h.shape[-1] :]"
+RESET_BEFORE = "torch.tanh(x_candidate + (reset * h) @ W_hh[2 * h.shape[-1] :].T + b_hh[2 * h.shape[-1] :])"
+UPDATE_FIRST = f"x_update, x_reset, x_candidate = {GRU_INPUT}\n    h_update, h_reset, h_candidate = {GRU_STATE}"
+GATES_OF_GRU = "    reset = torch.sigmoid(x_reset + h_reset)\n    update = torch.sigmoid(x_update + h_update)\n"
 
 for _id, _old, _new, _hint, _source in (
     (
         "gru-reset-before-matmul",
         CANDIDATE,
-        "torch.tanh(x_candidate + (reset * h) @ W_hh[2 * h.shape[-1] :].T + b_hh[2 * h.shape[-1] :])",
+        RESET_BEFORE,
         "The reset gate multiplies the state before the weights, as in the first paper. Here, as in PyTorch, it multiplies "
         "what comes out of the weights and the bias.",
+        "",
+    ),
+    (
+        "gru-of-bahdanau",
+        f"candidate = {CANDIDATE}\n    return {BLEND}",
+        f"candidate = {RESET_BEFORE}\n    return update * candidate + (1 - update) * h",
+        "This is the cell as Bahdanau and many pages write it, which differs from PyTorch's twice. Here the reset gate "
+        "multiplies what comes out of the weights and the bias, and an update gate of one keeps the old state.",
+        "",
+    ),
+    (
+        "gru-of-keras",
+        f"{GRU_X}\n    {GRU_H}\n{GATES_OF_GRU}    candidate = {CANDIDATE}\n",
+        f"{UPDATE_FIRST}\n{GATES_OF_GRU}    candidate = {RESET_BEFORE}\n",
+        "This is the cell as Keras first had it, which differs from PyTorch's twice. Here the rows of the reset gate come "
+        "first, and it multiplies what comes out of the weights and the bias.",
+        "",
+    ),
+    (
+        "gru-update-first-and-blend-swapped",
+        f"{GRU_X}\n    {GRU_H}\n{GATES_OF_GRU}    candidate = {CANDIDATE}\n    return {BLEND}",
+        f"{UPDATE_FIRST}\n{GATES_OF_GRU}    candidate = {CANDIDATE}\n    return update * candidate + (1 - update) * h",
+        "Two things are the other way round. The rows of the reset gate come before those of the update gate, and an update "
+        "gate of one keeps the old state.",
+        "",
+    ),
+    (
+        "gru-of-encyclopedias",
+        f"{GRU_X}\n    {GRU_H}\n{GATES_OF_GRU}    candidate = {CANDIDATE}\n    return {BLEND}",
+        f"{UPDATE_FIRST}\n{GATES_OF_GRU}    candidate = {RESET_BEFORE}\n    return update * candidate + (1 - update) * h",
+        "This differs from PyTorch's cell three times. The rows of the reset gate come first; it multiplies what comes out "
+        "of the weights and the bias; and an update gate of one keeps the old state.",
+        "",
+    ),
+    (
+        "gru-gates-overflow",
+        "torch.sigmoid(x_update + h_update)",
+        "torch.exp(x_update + h_update) / (1 + torch.exp(x_update + h_update))",
+        "A sigmoid as a quotient of exponentials overflows where the sum is large, and infinity over infinity is NaN. "
+        "PyTorch has a sigmoid that does not.",
         "",
     ),
     (
@@ -305,7 +354,7 @@ for _id, _old, _new, _hint, _source in (
     (
         "gru-gate-order-update-first",
         GRU_X + "\n    " + GRU_H,
-        f"x_update, x_reset, x_candidate = {GRU_INPUT}\n    h_update, h_reset, h_candidate = {GRU_STATE}",
+        UPDATE_FIRST,
         "You read the update gate's rows first (as Keras stores them). PyTorch's order is reset gate, update gate, candidate.",
         "",
     ),
@@ -807,6 +856,13 @@ for _id, _old, _new, _hint, _source in (
         REAL,
         "real = (t < lengths - 1)[:, None]",
         "The last token of each sentence is not read: token `t`, counted from 0, is real if `t` is below the length.",
+        "",
+    ),
+    (
+        "encode-longest-length",
+        LOOP,
+        "for t in range(int(lengths.max())):",
+        "The states end where the longest sentence does. There is one for each column of `X`, zeros where nobody has a token.",
         "",
     ),
     (
@@ -1471,6 +1527,14 @@ for _id, _old, _new, _hint, _source in (
         ENDED,
         "ended = tokens == eos",
         "A sentence that has ended begins to speak again one step later: whether it has ended is forgotten.",
+        "",
+    ),
+    (
+        "decode-waits-for-all-at-once",
+        f"{CHOOSE}\n        {ENDED}",
+        "tokens = logits.argmax(dim=-1)\n        ended = tokens == eos",
+        "Your loop ends when all sentences say `<eos>` in the same step, and one that has ended speaks on until then. "
+        "Remember which have ended.",
         "",
     ),
     (
