@@ -308,6 +308,7 @@ class _Fused(reference.EncoderBlock):
         layer = nn.TransformerEncoderLayer(
             x.shape[-1], self.self_attn.num_heads, self.linear1.out_features, self.dropout, batch_first=True
         )
+        layer.dropout.p = layer.self_attn.dropout = 0.0  # only each sub-layer's output is dropped
         parameters = dict(self.named_parameters())
         options = {"src_key_padding_mask": None if key_mask is None else ~key_mask}
         return torch.func.functional_call(layer.train(self.training), parameters, (x,), options)
@@ -318,6 +319,32 @@ def test_pytorchs_own_layer_is_no_answer():
     assert all(finding.passed for finding in report.findings)
     assert (report.passed, report.score) == (False, 0)
     assert report.ready_made == ("torch.nn.TransformerEncoderLayer",)
+
+
+class _DroppedByHand(reference.EncoderBlock):
+    """Drops each sub-layer's output; ``kept_times`` is by how much it scales what it keeps."""
+
+    kept_times = 2.0
+
+    def drop(self, x):
+        if not self.training:
+            return x
+        return self.kept_times * x * (torch.rand_like(x) < 1 - self.dropout)
+
+    def forward(self, x, key_mask=None):
+        x = self.norm1(x + self.drop(self.self_attn(x, x, x, key_mask=key_mask)))
+        return self.norm2(x + self.drop(self.linear2(torch.relu(self.linear1(x)))))
+
+
+class _NotScaled(_DroppedByHand):
+    kept_times = 1.0
+
+
+def test_the_check_sees_by_how_much_dropout_scales_what_it_keeps():
+    for seed in (None, 0, 1):
+        assert evaluate("EncoderBlock", _DroppedByHand, seed).passed
+        (wrong,) = (finding for finding in evaluate("EncoderBlock", _NotScaled, seed).findings if not finding.passed)
+        assert wrong.title == "equal tokens, half of the numbers dropped"
 
 
 def test_the_learning_rate_is_highest_at_the_end_of_the_warm_up():
