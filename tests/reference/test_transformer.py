@@ -322,14 +322,13 @@ def test_pytorchs_own_layer_is_no_answer():
 
 
 class _DroppedByHand(reference.EncoderBlock):
-    """Drops each sub-layer's output; ``kept_times`` is by how much it scales what it keeps."""
+    """Drops each sub-layer's output without ready-made dropout."""
 
-    kept_times = 2.0
+    def scale(self):
+        return 1 / max(1 - self.dropout, 1e-9)
 
     def drop(self, x):
-        if not self.training:
-            return x
-        return self.kept_times * x * (torch.rand_like(x) < 1 - self.dropout)
+        return x * (torch.rand_like(x) >= self.dropout) * self.scale() if self.training else x
 
     def forward(self, x, key_mask=None):
         x = self.norm1(x + self.drop(self.self_attn(x, x, x, key_mask=key_mask)))
@@ -337,7 +336,8 @@ class _DroppedByHand(reference.EncoderBlock):
 
 
 class _NotScaled(_DroppedByHand):
-    kept_times = 1.0
+    def scale(self):
+        return 1.0
 
 
 def test_the_check_sees_by_how_much_dropout_scales_what_it_keeps():
