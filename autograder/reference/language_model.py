@@ -182,7 +182,7 @@ class KVCache:
             )
         if self.length == 0:
             self.keys, self.values = (
-                new.new_empty(*new.shape[:-2], self.max_length, new.shape[-1]) for new in (keys, values)
+                new.new_zeros(*new.shape[:-2], self.max_length, new.shape[-1]) for new in (keys, values)
             )
         end = self.length + keys.shape[-2]
         self.keys[..., self.length : end, :] = keys
@@ -214,8 +214,8 @@ class CausalBlock(nn.Module):
     loads into the other: only the mask makes a decoder of it. ``self_attn`` holds the projections, as in
     ``torch.nn.MultiheadAttention``: queries, keys and values come from ``in_proj_weight`` and ``in_proj_bias``, in this
     order.
-    Without a cache ``4 * N * d_model**2 + 2 * N * d_model * d_ff + 2 * N**2 * d_model`` multiply-adds for each
-    sequence; for one new token after ``N`` in the cache the same with 1 for ``N`` and ``N`` for ``N**2``.
+    ``4 * N * d_model**2 + 2 * N * d_model * d_ff + 2 * N**2 * d_model`` multiply-adds for each sequence; with a cache
+    ``4 * d_model**2 + 2 * d_model * d_ff + 2 * N * d_model`` for the ``N``-th token.
 
     References
     ----------
