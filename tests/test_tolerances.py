@@ -18,9 +18,11 @@ SEEDS = (None, 0, 1, 2)
 
 
 def excess(target, given):
-    """The largest error in units of the tolerance, over the entries that are finite on both sides."""
+    """The largest error in units of the tolerance; infinite where an entry is finite on one side alone."""
     relative, absolute = tolerance(target.dtype)
-    finite = np.isfinite(target) & np.isfinite(given)
+    finite = np.isfinite(target)
+    if (finite != np.isfinite(given)).any():
+        return np.inf
     target, given = target[finite].astype(np.float64), given[finite].astype(np.float64)
     return (np.abs(given - target) / (absolute + relative * np.abs(target))).max(initial=0.0)
 
