@@ -3,7 +3,7 @@
 - ``LanguageModel(vocab_size)``: embedding, positions, blocks, tied output layer. ``block=`` swaps in a class of your
   own.
 - ``train(model, tokens, steps)``: windows of a text, drawn at random; the loss of each step.
-- ``trained_model()``: the one that the chapter plots, trained once.
+- ``trained_model(d_model)``: those that the chapter plots, trained once.
 - ``generate(model, tokens, number, choose)``: go on with texts, one token at a time; ``make_cache=`` for a cache.
 - ``chooser(temperature, k, p)``: how a token is chosen. ``write(model, prompt)``: all of it, from text to text.
 - ``nats(model, tokens)``: the loss on a text that was not trained on.
@@ -21,9 +21,11 @@ from lab import python_text
 from lab.trained import trained_once
 from lab.training import fit
 
-CONTEXT, BATCH, PEAK = 128, 4, 6e-3
-SIZES = {"d_model": 64, "num_heads": 4, "d_ff": 256, "num_layers": 2}
-STEPS = 1500
+CONTEXT, BATCH = 128, 4
+WIDTH, NUM_HEADS, NUM_LAYERS = 64, 2, 2
+# For each width of the chapter's models: how many steps, and the largest learning rate, which was tried out.
+STEPS = {16: 600, 32: 1400, WIDTH: 1500}
+PEAK = {16: 1.5e-2, 32: 1e-2, WIDTH: 6e-3}
 
 
 class LanguageModel(nn.Module):
@@ -34,7 +36,8 @@ class LanguageModel(nn.Module):
     vocab_size
         How many tokens there are.
     d_model, num_heads, d_ff, num_layers
-        Sizes of the blocks and their number; those of the chapter's model where they are not given.
+        Sizes of the blocks and their number; those of the chapter's model where they are not given, and ``d_ff`` four
+        times ``d_model``.
     block
         The class of the blocks, called as ``block(d_model, num_heads, d_ff)``; the course's own unless one is given.
 
@@ -47,17 +50,17 @@ class LanguageModel(nn.Module):
     def __init__(
         self,
         vocab_size: int,
-        d_model: int = SIZES["d_model"],
-        num_heads: int = SIZES["num_heads"],
-        d_ff: int = SIZES["d_ff"],
-        num_layers: int = SIZES["num_layers"],
+        d_model: int = WIDTH,
+        num_heads: int = NUM_HEADS,
+        d_ff: int | None = None,
+        num_layers: int = NUM_LAYERS,
         block: Callable[..., nn.Module] | None = None,
     ):
         super().__init__()
         if block is None:
             from autograder.reference.language_model import CausalBlock as block
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.blocks = nn.ModuleList(block(d_model, num_heads, d_ff) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(block(d_model, num_heads, d_ff or 4 * d_model) for _ in range(num_layers))
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def forward(self, tokens: Tensor, caches: Sequence[Any] | None = None) -> Tensor:
@@ -91,7 +94,7 @@ def train(
     next_token_loss: Callable | None = None,
     context: int = CONTEXT,
     batch: int = BATCH,
-    lr: float = PEAK,
+    lr: float = PEAK[WIDTH],
     seed: int = 0,
     progress: bool = False,
 ) -> list[float]:
@@ -110,21 +113,22 @@ def train(
     return fit(model, next_loss, steps, lr, warm_up=steps // 10, max_norm=1.0, progress=progress)
 
 
-def trained_model() -> tuple[LanguageModel, list[float]]:
-    """The language model of the chapter, and the loss of each step of its training.
+def trained_model(d_model: int = WIDTH) -> tuple[LanguageModel, list[float]]:
+    """A language model of the chapter, of one of the widths in ``STEPS``, and the loss of each step of its training.
 
     In the repository it is trained once and kept; elsewhere it is trained now, in less than half a minute.
     """
-    return trained_once(_build, _train, steps=STEPS, text=python_text.corpus().digest, **SIZES)
+    text = python_text.corpus().digest
+    return trained_once(_build, _train, d_model=d_model, steps=STEPS[d_model], lr=PEAK[d_model], text=text)
 
 
-def _build(steps: int, text: str, **sizes) -> LanguageModel:
+def _build(d_model: int, steps: int, lr: float, text: str) -> LanguageModel:
     torch.manual_seed(0)
-    return LanguageModel(python_text.VOCAB_SIZE, **sizes)
+    return LanguageModel(python_text.VOCAB_SIZE, d_model)
 
 
-def _train(model: LanguageModel, steps: int, text: str, **sizes) -> list[float]:
-    return train(model, python_text.corpus().train, steps)
+def _train(model: LanguageModel, d_model: int, steps: int, lr: float, text: str) -> list[float]:
+    return train(model, python_text.corpus().train, steps, lr=lr)
 
 
 @torch.no_grad()
