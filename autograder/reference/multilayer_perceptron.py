@@ -21,6 +21,7 @@ def linear_forward(
     Returns
     -------
     One row of outputs for each example: each output is the sum of the inputs, weighted by its column, and its bias.
+    Dtype as that of ``X``.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def linear_backward(
 
     Returns
     -------
-    The gradients of the loss for ``X``, ``W`` and ``b``, in this order, each of the shape of its array.
+    The gradients of the loss for ``X``, ``W`` and ``b``, in this order, each of the shape and dtype of its array.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def relu_backward(
     Returns
     -------
     The gradient of the loss for ``Z``, a new array. Where ``Z`` is exactly zero, where the rectifier has no slope, the
-    gradient is zero.
+    gradient is zero. Dtype as that of ``grad_output``.
 
     Raises
     ------

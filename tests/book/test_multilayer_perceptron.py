@@ -111,10 +111,11 @@ def test_a_small_number_inside_the_logarithm_caps_the_loss():
     assert softmax_cross_entropy(*hopeless)[0] == 10_000
 
 
-def test_the_plain_logarithm_is_lost_beyond_745():
+def test_the_plain_logarithm_is_lost_where_the_probability_is_below_half_the_smallest_number():
     plain = KNOWN["cross-entropy-log-of-probability"]
+    limit = np.log(2) - np.log(np.nextafter(0, 1))  # half of the smallest number is rounded to zero
     with np.errstate(divide="ignore"):
-        losses = [plain(np.array([[0.0, distance]]), np.array([0]))[0] for distance in (745.0, 746.0)]
+        losses = [plain(np.array([[0.0, distance]]), np.array([0]))[0] for distance in (limit - 0.1, limit + 0.1)]
     assert np.isfinite(losses[0])
     assert np.isinf(losses[1])
 
