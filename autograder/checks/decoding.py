@@ -629,60 +629,100 @@ def _beam_inputs(draw, beam_size, max_length, alpha, eos_bias=0.0, vocab_size=No
     }
 
 
-def _until_told(draw, wrong, *arguments, **options):
-    """Inputs on which each of the wrong kernels gives something else than the right one."""
-    wrong = [mistake.kernel for mistake in beam_search.mistakes if mistake.id in wrong]
-    while True:
-        inputs = _beam_inputs(draw, *arguments, **options)
-        target, *others = (probes.beam_search(kernel, Case("", inputs)) for kernel in (reference.beam_search, *wrong))
-        if not any(same(target, other) for other in others):
-            return inputs
+# What the aspects are about that have others' cases too: these mistakes show there alone, or wherever they can.
+LOSES = (
+    "beam-stops-at-first-end",
+    "beam-first-end-wins",
+    "beam-cut-off-dropped",
+    "beam-stops-when-full",
+    "beam-narrows",
+    "beam-ends-hold-their-places",
+)
+MISLEADS = ("beam-starts-with-copies", "beam-parents-ignored", "beam-best-of-each-parent", "beam-not-cut")
+MISCOUNTS = ("beam-one-token-too-few", "beam-one-token-too-many", "beam-cut-off-not-divided")
+DRAWS = 5000
+
+
+def _drawn_until(make, told=(), untold=(), dtype="float64"):
+    """Inputs that ``make`` draws, again until each mistake of ``told`` shows on them, and none of ``untold``."""
+    kernels = {mistake.id: mistake.kernel for mistake in beam_search.mistakes}
+
+    for _ in range(DRAWS):
+        case = Case("", make(), dtype=dtype)
+        target = probes.beam_search(reference.beam_search, case)
+
+        def shows(mistake, case=case, target=target):
+            return not same(target, probes.beam_search(kernels[mistake], case))
+
+        if all(map(shows, told)) and not any(map(shows, untold)):
+            return case.inputs
+    raise RuntimeError(f"In {DRAWS} draws there was none that shows {told} and hides {untold}; ask less of one case.")
 
 
 @beam_search.aspect("the most probable hypothesis", points=2)
 def _beam_values(draw):
-    yield Case("a beam of one", _beam_inputs(draw, 1, 6, 0.0))
-    yield Case("a beam of two", _until_told(draw, ["beam-starts-with-copies"], 2, 5, 0.0))
-    yield Case("a beam of three", _until_told(draw, ["beam-starts-with-copies", "beam-best-of-each-parent"], 3, 5, 0.0))
-    yield Case("a beam that loses the best", _until_told(draw, ["beam-not-cut"], 2, 4, 0.0, eos_bias=-1.0))
-    yield Case("a beam as wide as the space", _beam_inputs(draw, 4**3, 3, 0.0, vocab_size=4))
-    yield Case("room for a single token", _beam_inputs(draw, 3, 1, 0.0))
+    def inputs(told, *arguments, **options):
+        return _drawn_until(lambda: _beam_inputs(draw, *arguments, **options), told, untold=LOSES)
+
+    yield Case("a beam of one", inputs((), 1, 6, 0.0))
+    ends = ("beam-ends-dropped", "beam-ends-extended", "beam-score-aliased", "beam-eos-dropped")
+    yield Case("a beam of two", inputs(("beam-starts-with-copies", *ends), 2, 5, 0.0))
+    parents = ("beam-starts-with-copies", "beam-parents-ignored", "beam-best-of-each-parent")
+    yield Case("a beam of three", inputs(parents, 3, 5, 0.0))
+    cut = ("beam-not-cut", "beam-one-token-too-few", "beam-one-token-too-many", "beam-last-token-alone")
+    yield Case("a beam that loses the best", inputs(cut, 2, 4, 0.0, eos_bias=-1.0))
+    yield Case("a beam as wide as the space", inputs((), 4**3, 3, 0.0, vocab_size=4))
+    yield Case("room for a single token", inputs((), 3, 1, 0.0))
 
 
 @beam_search.aspect("scores by length", points=2)
 def _beam_lengths(draw):
-    yield Case("divided by the length", _until_told(draw, ["beam-chosen-by-sum"], 3, 5, 1.0))
-    yield Case(
-        "divided by a power of the length",
-        _until_told(draw, ["beam-chosen-by-sum", "beam-length-without-eos"], 3, 6, 0.6, eos_bias=1.0),
-    )
-    yield Case("long hypotheses", _beam_inputs(draw, 3, 6, 0.8, eos_bias=-8.0))
-    yield Case("short hypotheses", _beam_inputs(draw, 3, 6, 1.5, eos_bias=2.0))
+    later = "beam-stops-at-first-end", "beam-first-end-wins"
+
+    def inputs(told, *arguments, **options):
+        untold = [mistake for mistake in LOSES + MISLEADS if mistake not in later]
+        return _drawn_until(lambda: _beam_inputs(draw, *arguments, **options), told, untold)
+
+    yield Case("divided by the length", inputs(("beam-chosen-by-sum", *later), 3, 5, 1.0))
+    lengths = ("beam-chosen-by-sum", "beam-length-without-eos", "beam-length-is-the-largest", "beam-ends-dropped")
+    yield Case("divided by a power of the length", inputs(lengths, 3, 6, 0.6, eos_bias=1.0))
+    yield Case("long hypotheses", inputs(MISCOUNTS, 3, 6, 0.8, eos_bias=-8.0))
+    yield Case("short hypotheses", inputs((), 3, 6, 1.5, eos_bias=2.0))
 
 
 @beam_search.aspect("no hypothesis is lost", points=2)
 def _beam_ends(draw):
-    yield Case(
-        "a later end is better", _until_told(draw, ["beam-stops-at-first-end", "beam-stops-when-full"], 2, 6, 1.0)
-    )
-    yield Case("an earlier end is better", _until_told(draw, ["beam-ends-dropped"], 3, 5, 0.0))
-    yield Case(
-        "a beam that is full again",
-        _until_told(draw, ["beam-narrows", "beam-ends-hold-their-places"], 3, 5, 0.7, eos_bias=0.5),
-    )
-    yield Case(
-        "one that is cut off is best",
-        _until_told(draw, ["beam-cut-off-dropped", "beam-cut-off-not-divided"], 3, 4, 1.0, eos_bias=-1.0),
-    )
-    yield Case("none comes to its end", _beam_inputs(draw, 2, 4, 0.5, eos_bias=-30.0))
+    def inputs(told, *arguments, **options):
+        return _drawn_until(lambda: _beam_inputs(draw, *arguments, **options), told, untold=("beam-not-cut",))
+
+    later = ("beam-stops-when-full", "beam-stops-at-first-end", "beam-first-end-wins", "beam-length-without-eos")
+    yield Case("a later end is better", inputs(later, 2, 6, 1.0, eos_bias=1.0))
+    yield Case("an earlier end is better", inputs(("beam-ends-dropped", "beam-ends-extended"), 3, 5, 0.0))
+    full = ("beam-narrows", "beam-ends-hold-their-places", *MISLEADS[:3])
+    yield Case("a beam that is full again", inputs(full, 3, 6, 1.5, eos_bias=1.0))
+    cut_off = ("beam-cut-off-dropped", "beam-cut-off-not-divided")
+    yield Case("one that is cut off is best", inputs(cut_off, 3, 4, 1.0, eos_bias=-1.0))
+    yield Case("none comes to its end", inputs((), 2, 4, 0.5, eos_bias=-30.0))
 
 
 @beam_search.aspect("single precision, impossible tokens, wrong arguments", points=1)
 def _beam_other(draw):
-    yield Case("single precision, several calls", _beam_inputs(draw, 3, 5, 0.7), dtype="float32", repeated=True)
-    inputs = _beam_inputs(draw, 4, 5, 0.7, vocab_size=7)
-    impossible = [token for token in range(7) if token not in (inputs["bos"], inputs["eos"])][:2]
-    inputs["bias"][:, impossible] = -np.inf
+    def impossible():
+        inputs = _beam_inputs(draw, 4, 5, 0.7, eos_bias=1.0, vocab_size=7)
+        words = [token for token in range(7) if token not in (inputs["bos"], inputs["eos"])]
+        inputs["bias"][:, words[:2]] = -np.inf
+        return inputs
+
+    untold = LOSES + MISLEADS + MISCOUNTS
+    told = (
+        "beam-length-without-eos",
+        "beam-length-is-the-largest",
+        "beam-ends-dropped",
+        "beam-divided-again-and-again",
+    )
+    inputs = _drawn_until(lambda: _beam_inputs(draw, 3, 5, 0.7, eos_bias=1.0), told, untold, "float32")
+    yield Case("single precision, several calls", inputs, dtype="float32", repeated=True)
+    inputs = _drawn_until(impossible, ("beam-not-normalised",), untold)
     yield Case("tokens of probability zero", inputs)
     yield Case("a beam of none", inputs | {"beam_size": 0}, refused=True)
     yield Case("no room for any token", inputs | {"max_length": 0}, refused=True)

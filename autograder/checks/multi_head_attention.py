@@ -245,6 +245,11 @@ def _self(draw, num_heads, d_head, leading, length, **masks):
     return _layer(draw, num_heads, d_head, draw.normal(*leading, length, num_heads * d_head), **masks)
 
 
+def _long(size):
+    """A length at which a mask leaves several keys and hides several; the weight of a single one is always 1."""
+    return size + 7
+
+
 def _allow_first_key(attn_mask, key_mask):
     """Change two masks so that every query may attend to something, which is an aspect of its own."""
     attn_mask[..., 0], key_mask[..., 0] = True, True
@@ -271,6 +276,7 @@ def _multi_head_values(draw):
 @MultiHeadAttention.aspect("a mask for queries and keys", points=1)
 def _multi_head_attn_mask(draw):
     num_heads, d_head, queries, keys, batch = _heads(draw, 3)
+    keys = _long(keys)
     shared = _cross(draw, num_heads, d_head, (batch,), queries, keys, attn_mask=draw.mask(queries, keys))
     yield _multi_head_case("one mask for the whole batch", num_heads, shared)
     own = _cross(draw, num_heads, d_head, (batch,), queries, keys, attn_mask=draw.mask(batch, queries, keys))
@@ -284,6 +290,7 @@ def _multi_head_attn_mask(draw):
 @MultiHeadAttention.aspect("a mask for padding", points=1)
 def _multi_head_key_mask(draw):
     num_heads, d_head, length, keys, batch = _heads(draw, 3)
+    length = _long(length)
     key_mask = draw.mask(batch, length)
     padded = _self(draw, num_heads, d_head, (batch,), length, key_mask=key_mask)
     yield _multi_head_case("self-attention with padding", num_heads, padded)
@@ -298,8 +305,8 @@ def _multi_head_key_mask(draw):
 
 @MultiHeadAttention.aspect("a query that may attend to nothing", points=1)
 def _multi_head_empty(draw):
-    num_heads, d_head, queries, few, batch = _heads(draw, 3)
-    keys = few + 7  # so that the masks leave several; the weight of a single one is 1 whatever its score
+    num_heads, d_head, queries, keys, batch = _heads(draw, 3)
+    keys = _long(keys)
     key_mask = draw.mask(batch, keys)
     key_mask[0] = False
     inputs = _cross(draw, num_heads, d_head, (batch,), queries, keys, key_mask=key_mask)
@@ -317,9 +324,10 @@ def _multi_head_gradients(draw):
     wanted = tuple(name for name in inputs if not name.endswith("mask"))
     yield _multi_head_case("gradients for tokens and parameters", num_heads, inputs, gradient=wanted)
     yield _multi_head_case("no batch", num_heads, _self(draw, num_heads, d_head, (), queries))
-    masks = {"attn_mask": draw.mask(queries, queries), "key_mask": draw.mask(2, batch, queries)}
+    length = _long(queries)
+    masks = {"attn_mask": draw.mask(length, length), "key_mask": draw.mask(2, batch, length)}
     _allow_first_key(**masks)
-    yield _multi_head_case("two leading axes", num_heads, _self(draw, num_heads, d_head, (2, batch), queries, **masks))
+    yield _multi_head_case("two leading axes", num_heads, _self(draw, num_heads, d_head, (2, batch), length, **masks))
     yield _multi_head_case("tensors that are not contiguous", num_heads, inputs, strided=True)
     yield _multi_head_case("single precision", num_heads, _self(draw, num_heads, 5, (batch,), queries), dtype="float32")
     large = dict(inputs)
