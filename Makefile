@@ -53,7 +53,7 @@ test: $(READY) ## every test
 test-fast: $(READY) ## the fast tests
 	$(RUN) pytest -n 2 --dist loadfile -m "not slow and not browser"
 
-sharpness: $(READY) ## known mistakes rejected and named, right variants accepted, over 50 seeds
+sharpness: $(READY) ## known mistakes rejected, named and priced alike, right variants accepted, over 50 seeds
 	$(RUN) tests.sharpness --seeds 50
 
 lint: $(READY) ## style of the code, of the notebooks and of the text
