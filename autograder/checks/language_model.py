@@ -670,7 +670,8 @@ def _block_dropout(draw):
     sizes, batch, length = _sizes(draw, 2)
     inputs, sizes = _block_inputs(draw, sizes, batch, length), sizes | {"dropout": 1.0}
     yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
-    yield Case("not training", inputs, probe={"sizes": sizes, "training": False})
+    yield Case("not training", inputs, probe={"sizes": sizes, "training": [False]})
+    yield Case("training again after use", inputs, probe={"sizes": sizes, "training": [False, True]})
 
 
 @CausalBlock.aspect("gradients, strides, precision", points=1)
@@ -974,6 +975,13 @@ _edited(
     "block-dropout-when-not-training",
     "Something is dropped while the block is not being trained.",
     (DROPOUT, "dropout = self.dropout"),
+)
+_edited(
+    CausalBlock,
+    "block-dropout-forgotten",
+    "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
+    (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
+    source="https://github.com/NVIDIA/Megatron-LM/pull/411",
 )
 _edited(
     CausalBlock,
@@ -1401,6 +1409,7 @@ def _crossed(draw, logits):
 def _top_p_values(draw):
     batch, tokens, vocabulary = draw.sizes(3, 3, 8)
     logits = _distinct(draw, batch, vocabulary)
+    logits[0] += 9  # so that a threshold of the first row shows in the others
     yield Case("a batch", {"logits": logits, "p": _crossed(draw, logits)})
     logits = 0.6 * _distinct(draw, 2, tokens, vocabulary + 3)
     yield Case("a batch of texts", {"logits": logits, "p": _crossed(draw, logits)})
@@ -1416,7 +1425,7 @@ def _top_p_values(draw):
 def _top_p_all(draw):
     batch, vocabulary = draw.sizes(2, 4, 9)
     logits = _distinct(draw, batch, vocabulary)
-    logits[0] += 9  # so that a threshold of the first row shows in the others
+    logits[0] += 9
     yield Case("p 1", {"logits": logits, "p": 1.0})
     far = logits.copy()
     far[:, 1] += 1000
@@ -1431,7 +1440,9 @@ def _top_p_other(draw):
     logits = _distinct(draw, batch, vocabulary)
     excluded = np.where(logits < np.sort(logits, -1)[:, 2:3], -math.inf, logits)
     yield Case("tokens that are excluded already", {"logits": excluded, "p": _crossed(draw, excluded)})
-    yield Case("scores near 1,000", {"logits": 1000 + logits, "p": _crossed(draw, logits)})
+    large = 1000 + logits
+    large[0] += 9
+    yield Case("scores near 1,000", {"logits": large, "p": _crossed(draw, logits)})
     inputs = {"logits": logits, "p": _crossed(draw, logits)}
     yield Case("single precision, not contiguous", inputs, dtype="float32", strided=True)
     yield Case("p 0", inputs | {"p": 0.0}, refused=True)

@@ -72,11 +72,18 @@ class _Past:
 
 
 def CausalBlock(kernel, case):
-    """Builds a block, calls it with the case's parameters and, where the case has a past, with that as its cache."""
+    """Builds a block, calls it with the case's parameters and, where the case has a past, with that as its cache.
+
+    Its ``training`` says for each call whether the block is being trained; the last call counts.
+    """
+    *before, training = case.probe.get("training", [True])
 
     def call(x, past_keys, past_values, *parameters):
-        block = kernel(**case.probe["sizes"]).train(case.probe.get("training", True))
+        block = kernel(**case.probe["sizes"])
         named = dict(zip(list(case.inputs)[3:], parameters, strict=True))
+        for mode in before:
+            torch.func.functional_call(block.train(mode), named, (x,), strict=True)
+        block.train(training)
         if past_keys is None:
             return torch.func.functional_call(block, named, (x,), strict=True)
         past = _Past(past_keys, past_values)
