@@ -1,6 +1,7 @@
 """The command ``autograder``. Exit codes: 0 pass, 1 did not pass, 2 wrong use."""
 
 import argparse
+import errno
 import sys
 from importlib import import_module
 
@@ -22,6 +23,7 @@ COMMANDS = {
 }
 NEED_THE_GRADER = ("grade", "regrade", "feedback", "export", "report")
 WRONG_PATH = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class WrongUse(Exception):
@@ -45,6 +47,10 @@ def main(argv: list[str] | None = None) -> int:
         reason = str(error)
     except WRONG_PATH as error:
         reason = f"{error.filename}: {error.strerror}." if error.filename else str(error)
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        reason = f"{error.strerror}. Make room and give the same command again; it goes on where it stopped."
     except ModuleNotFoundError as error:
         if arguments.command not in NEED_THE_GRADER:
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autograder.cli import WrongUse
 from autograder.commands.collect import add_settings, settings_of
-from autograder.commands.grade import add_places, db_url
+from autograder.commands.grade import add_places, db_url, gradebook_in_use
 
 EPILOG = """\
 --to canvas and --to moodle write what the platform imports, with lateness counted by the rule in course.toml. Give as
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         if stem not in stems:
             raise WrongUse(f"there is no chapter {stem!r}; there are {', '.join(stems)}.")
     wanted = arguments.assignment or settings.assigned(stems)
-    marks = [entry for entry in standings(_existing(arguments)) if entry.stem in wanted]
+    with gradebook_in_use(arguments):
+        marks = [entry for entry in standings(_existing(arguments)) if entry.stem in wanted]
     for entry in marks:
         if entry.unmarked:
             missing = ", ".join(entry.unmarked)

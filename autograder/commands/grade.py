@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from autograder import notebooks
@@ -97,6 +98,17 @@ def shown_url(arguments: argparse.Namespace) -> str:
     from sqlalchemy import make_url
 
     return make_url(db_url(arguments)).render_as_string()
+
+
+@contextlib.contextmanager
+def gradebook_in_use(arguments: argparse.Namespace) -> Iterator[None]:
+    """Say in words that the gradebook cannot be used: locked, no database, on a full disk."""
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        yield
+    except DatabaseError as error:
+        raise WrongUse(f"the gradebook {shown_url(arguments)} cannot be used: {error.orig}.") from None
 
 
 def positive(text: str) -> int:
@@ -193,16 +205,19 @@ def _check_layout(submitted: Path, stems: list[str]) -> None:
 
 def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], rung: str | None) -> int:
     from rich.console import Console
-    from sqlalchemy.exc import OperationalError
 
     from autograder.grading.batch import NoCluster, grade_directory
     from autograder.grading.placing import can_be_a_student, left_aside
     from autograder.grading.progress import LogLines, bar
     from autograder.grading.summary import print_marks
+    from autograder.telling import one_line
 
     console, begun = Console(quiet=arguments.quiet), time.monotonic()
     try:
-        with contextlib.nullcontext(LogLines()) if arguments.quiet else bar(console) as progress:
+        with (
+            gradebook_in_use(arguments),
+            contextlib.nullcontext(LogLines()) if arguments.quiet else bar(console) as progress,
+        ):
             outcome = grade_directory(
                 submitted,
                 stems,
@@ -214,8 +229,6 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
                 rung=rung,
                 progress=progress,
             )
-    except OperationalError as error:
-        raise WrongUse(f"the gradebook {shown_url(arguments)} cannot be used: {error.orig}.") from None
     except NoCluster as error:
         raise WrongUse(f"{error}.") from None
     print_marks(console, outcome.results)
@@ -224,7 +237,7 @@ def _grade(arguments: argparse.Namespace, submitted: Path, stems: list[str], run
     print(f"Marks: {shown_url(arguments)}")
     for entry in left_aside(submitted, {student for student, _ in outcome.results.places}):
         what = "no notebook found in" if can_be_a_student(entry) else "not a name that the gradebook can hold"
-        print(f"{what}: {entry}", file=sys.stderr)
+        print(f"{what}: {one_line(entry)}", file=sys.stderr)
     for failure in outcome.failures:
-        print(f"not graded: {failure}", file=sys.stderr)
+        print(f"not graded: {one_line(failure)}", file=sys.stderr)
     return 1 if outcome.failures else 0

@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 
 from autograder.cli import WrongUse
-from autograder.commands.grade import add_limits, add_places, db_url, limits_of, rung_of, shown_url
+from autograder.commands.grade import (
+    add_limits,
+    add_places,
+    db_url,
+    gradebook_in_use,
+    limits_of,
+    rung_of,
+    shown_url,
+)
 
 EPILOG = (
     "Shows the old and the new mark side by side and records nothing, unless --record is said. Exit code 0 when the "
@@ -38,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     failed = [one for one in regrades if one.new is None]
     wanted = regrades if arguments.record else failed
     if wanted:
-        regrading.record(wanted, arguments.out, url)
+        with gradebook_in_use(arguments):
+            regrading.record(wanted, arguments.out, url)
     for one in regrades:
         recorded = regrading.RECORDED if arguments.record else regrading.SEEN
         regrading.log(one, arguments.out, regrading.FAILED if one.new is None else recorded)
@@ -81,7 +90,9 @@ def _show(one) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    title = f"{one.found.student}, {one.found.stem}"
+    from autograder.telling import one_line
+
+    title = one_line(f"{one.found.student}, {one.found.stem}")
     if one.new is None:
         print(f"{title}: not graded, so the old mark is flagged: {one.error}", file=sys.stderr)
         return

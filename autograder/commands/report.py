@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autograder.cli import WrongUse
 from autograder.commands.collect import add_settings, settings_of
-from autograder.commands.grade import add_places, db_url
+from autograder.commands.grade import add_places, db_url, gradebook_in_use
 
 MOST = 8  # lines of a list in the terminal; the page has all
 
@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         if stem not in stems:
             raise WrongUse(f"there is no chapter {stem!r}; there are {', '.join(stems)}.")
     url = db_url(arguments)
-    kept = standings(url) if arguments.db or (arguments.out / "gradebook.db").is_file() else []
+    with gradebook_in_use(arguments):
+        kept = standings(url) if arguments.db or (arguments.out / "gradebook.db").is_file() else []
     wanted = sorted(arguments.assignment or settings.assigned(stems), key=lambda stem: len(chapters_before(stem)))
     report = class_report(arguments.out, settings, kept, wanted)
     if not report.chapters:
@@ -77,11 +78,13 @@ def _print(report) -> None:
 def _print_list(console, title: str, lines: list[str]) -> None:
     from rich.markup import escape
 
+    from autograder.telling import one_line
+
     if not lines:
         return
     console.print(title)
     for line in lines[:MOST]:
-        console.print(f"  {escape(line)}", soft_wrap=True)
+        console.print(f"  {escape(one_line(line))}", soft_wrap=True)
     if len(lines) > MOST:
         console.print(f"  and {len(lines) - MOST} more")
     console.print()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from autograder.grading.placing import DEPTH_LIMIT
 from autograder.grading.submission import SIZE_LIMIT, NotReadable
 
 ENTRY_LIMIT = 100_000  # files in one zip
@@ -68,7 +69,14 @@ def _left_out(path: PurePosixPath) -> bool:
 
 
 def _in_folder(folder: Path, problems: list[str]) -> Iterator[Entry]:
-    for directory, folders, files in os.walk(folder):
+    def tell(error: OSError) -> None:
+        problems.append(f"{_clean(os.path.relpath(error.filename, folder))}: it cannot be read: {error.strerror}.")
+
+    for directory, folders, files in os.walk(folder, onerror=tell):
+        if len(Path(directory).relative_to(folder).parts) >= DEPTH_LIMIT and folders:
+            shown = _clean(Path(directory).relative_to(folder).as_posix())
+            problems.append(f"{shown}: folders that are nested more than {DEPTH_LIMIT} deep are left out.")
+            folders.clear()
         links = [name for name in folders if os.path.islink(os.path.join(directory, name))]
         folders[:] = sorted(name for name in folders if name not in {*links, *LEFT_OUT})
         for name in sorted([*files, *links]):

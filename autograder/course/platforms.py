@@ -37,6 +37,13 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Za-z_/]+| [+-]\d{4})?"
 EXCHANGE = re.compile(rf"(?P<user>.+)\+(?P<assignment>[^+]+)\+(?P<time>{TIME})(?:\+[\w-]+)?")
 SUBMISSIONS = "-submissions"
 GIT_SECONDS = 20
+# The settings of a repository that a student made could have git run a program, to fetch what is missing for instance.
+GIT_READS_ALONE = {
+    "GIT_DIR": ".git",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+}
 
 
 @dataclass
@@ -192,7 +199,8 @@ def _repositories(folder: Path) -> list[Path]:
 
 
 def _is_clone(path: Path) -> bool:
-    return (path / ".git").is_dir() and not (path / ".git").is_symlink()
+    git = path / ".git"
+    return os.path.isdir(git) and not git.is_symlink()
 
 
 def _github(source: Path, entries: Sequence[Entry], problems: list[str]) -> Iterator[HandIn]:
@@ -227,7 +235,7 @@ def _commit_time(repository: Path) -> datetime.datetime | None:
         done = subprocess.run(
             command,
             cwd=repository,
-            env=environment | {"GIT_DIR": ".git", "GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_GLOBAL": os.devnull},
+            env=environment | GIT_READS_ALONE,
             capture_output=True,
             timeout=GIT_SECONDS,
         )

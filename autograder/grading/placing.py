@@ -1,14 +1,16 @@
 """Finding what was handed in: which file of a student belongs to which chapter."""
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autograder import notebooks
+from autograder import notebooks, telling
 from autograder.grading.submission import NotReadable, read_file, read_notebook
 
 NAME_LIMIT = 128  # characters of a student's name in nbgrader's tables
 LOOK_LIMIT = 50  # notebooks of one student that are looked into
+DEPTH_LIMIT = 20  # folders in folders that are looked into
 
 
 @dataclass
@@ -54,7 +56,7 @@ def find_of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
         path = folder / stem / f"{stem}.ipynb"
         found = Found(folder.name, stem, path)
         others = [candidate for candidate, chapter in misnamed if chapter == stem]
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             if others:
                 found.remarks.append(f"Not graded, as {path.name} is there: {_listed(others, folder)}.")
         elif others:
@@ -64,7 +66,7 @@ def find_of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
             )
             if others[:-1]:
                 found.remarks.append(f"Not graded, as a newer one is there: {_listed(others[:-1], folder)}.")
-        elif path.parent.is_dir():
+        elif os.path.isdir(path.parent):
             found.remarks.append("No notebook of this chapter was handed in.")
             yield found
             continue
@@ -78,17 +80,13 @@ def find_of_student(folder: Path, stems: Collection[str]) -> Iterator[Found]:
 
 
 def _listed(paths: Sequence[Path], folder: Path) -> str:
-    return ", ".join(str(path.relative_to(folder)) for path in paths)
+    return telling.one_line(", ".join(str(path.relative_to(folder)) for path in paths))
 
 
 def _misnamed(folder: Path, stems: Collection[str]) -> list[tuple[Path, str]]:
     """Notebooks whose name is not the right one, oldest first, with the chapter that each is of."""
     proper = {folder / stem / f"{stem}.ipynb" for stem in stems}
-    candidates = [
-        path
-        for path in sorted(folder.rglob("*.ipynb"))
-        if path not in proper and path.is_file() and not path.is_symlink() and ".ipynb_checkpoints" not in path.parts
-    ]
+    candidates = [path for path in sorted(_notebooks_below(folder, DEPTH_LIMIT)) if path not in proper]
     found = []
     for path in sorted(candidates[:LOOK_LIMIT], key=lambda path: (path.stat().st_mtime, path)):
         try:
@@ -99,3 +97,17 @@ def _misnamed(folder: Path, stems: Collection[str]) -> list[tuple[Path, str]]:
         if stem in stems:
             found.append((path, stem))
     return found
+
+
+def _notebooks_below(folder: Path, depth: int) -> Iterator[Path]:
+    """The notebooks in a folder and, ``depth`` deep, in those below it; no link is followed."""
+    try:
+        entries = [entry for entry in os.scandir(folder) if not entry.is_symlink()]
+    except OSError:  # one that may not be opened
+        return
+    for entry in entries:
+        if entry.is_dir():
+            if depth and entry.name != ".ipynb_checkpoints":
+                yield from _notebooks_below(Path(entry), depth - 1)
+        elif entry.name.endswith(".ipynb") and entry.is_file():
+            yield Path(entry)

@@ -22,8 +22,15 @@ def read_file(path: Path, folder: Path) -> bytes:
     Raises
     ------
     NotReadable
-        If it is not a file, is or lies behind a link that leads elsewhere, or is too large.
+        If it is not a file, is or lies behind a link that leads elsewhere, is too large, or may not be opened.
     """
+    try:
+        return _read_file(path, folder)
+    except OSError as error:
+        raise NotReadable(f"{path.name} cannot be read: {error.strerror}.") from None
+
+
+def _read_file(path: Path, folder: Path) -> bytes:
     if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()):
         raise NotReadable(f"{path.name} is a link to another file, not a notebook.")
     if not path.is_file():

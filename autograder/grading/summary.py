@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.grading.results import KernelMark, SubmissionResult
+from autograder.telling import one_line
 
 WORD_END = re.compile(r"(?<=_)(?=.)|(?<=[a-z])(?=[A-Z])")
 
@@ -21,8 +22,9 @@ def print_marks(console: Console, results: Iterable[tuple[str, SubmissionResult]
     for student, result in results:
         if result.stem not in tables:
             tables[result.stem] = _table(result)
-        tables[result.stem].add_row(escape(student), *(str(mark.score) for mark in result.kernels), str(result.score))
-        below[result.stem] += [f"  {escape(student)}: {escape(remark)}" for remark in remarks(result)]
+        shown = escape(one_line(student))
+        tables[result.stem].add_row(shown, *(str(mark.score) for mark in result.kernels), str(result.score))
+        below[result.stem] += [f"  {shown}: {escape(remark)}" for remark in remarks(result)]
     for stem in sorted(tables):
         console.print(tables[stem])
         for line in below[stem]:

@@ -3,16 +3,18 @@
 import io
 import json
 import os
+import shutil
 import stat
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from autograder import cli
-from autograder.course import entries
+from autograder.course import entries, platforms
 from autograder.course.handed_in import Ledger
-from autograder.grading.placing import find_submissions
+from autograder.grading.placing import DEPTH_LIMIT, find_submissions
 
 STEM, OTHER = "getting_started", "attention_layer"
 DEADLINE = "time_zone = 'Europe/Rome'\n[chapters.getting_started]\ndeadline = 2026-03-29T18:00:00\n"
@@ -194,6 +196,39 @@ def test_github_classroom(collect, grading, tmp_path):
     # Another name of the folder: what the repositories have in common tells the student.
     assert collect(root.rename(tmp_path / "checkout"))[0] == 0
     assert students(grading) == ["anna", "octo-cat"]
+
+
+@pytest.mark.parametrize("remote", ["ext::sh -c touch% {marker}", "ssh://x/y"])
+def test_a_repository_cannot_have_git_run_a_program(collect, tmp_path, monkeypatch, remote):
+    # A student's folder may hold a repository of any kind: here one whose last commit git would have to fetch.
+    marker, root = tmp_path / "marker", tmp_path / "hw-submissions"
+    clone = folder(root / "hw-anna", {f"{STEM}.ipynb": notebook("a")})
+    settings = {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": remote.format(marker=marker),
+        "protocol.ext.allow": "always",
+        "core.sshCommand": f"touch {marker};",
+    }
+    names = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    commands = [["init", "-q"], ["add", "."], ["commit", "-qm", "x"], *(["config", *s] for s in settings.items())]
+    for command in commands:
+        subprocess.run(["git", *names, *command], cwd=clone, check=True)
+    for objects in (clone / ".git" / "objects").glob("??"):
+        shutil.rmtree(objects)
+    monkeypatch.delitem(platforms.GIT_READS_ALONE, "GIT_NO_LAZY_FETCH")  # which an older git does not know
+    assert collect(root)[0] == 0
+    assert not marker.exists()
+
+
+def test_folders_without_end_are_left_out_and_named(collect, grading, tmp_path):
+    root = folder(tmp_path / "class", {f"anna/{STEM}/{STEM}.ipynb": notebook("a")})
+    deep = root / "anna" / Path(*["f"] * (DEPTH_LIMIT + 3))
+    deep.mkdir(parents=True)
+    code, said = collect(root)
+    assert (code, students(grading)) == (1, ["anna"])
+    assert f"nested more than {DEPTH_LIMIT} deep are left out" in said
 
 
 def exchange(root):

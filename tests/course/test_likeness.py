@@ -67,3 +67,9 @@ def test_what_is_not_written_or_not_python_has_no_tokens():
     assert tokens_of("def softmax(x:\n", "softmax") == ()
     assert tokens_of("", "softmax") == ()
     assert alike([]) == []
+
+
+def test_an_answer_that_is_nested_too_deeply_stops_no_report():
+    deep = "def similarity(query, key):\n    return " + " + ".join(["query"] * 2000)
+    assert tokens_of(deep, "similarity") == ()
+    assert alike(class_of(deep, deep)) == []

@@ -1,7 +1,10 @@
 """`autograder grade` where it is given what it cannot use: exit code 2 and one sentence, no traceback."""
 
+import errno
+import functools
 import os
 import shutil
+import sqlite3
 import sys
 
 import pytest
@@ -65,6 +68,33 @@ def test_a_gradebook_that_cannot_be_opened(submitted, tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/nowhere/gradebook.db"
     message = said(capsys, submitted, "--db", url, "--out", tmp_path / "out", "--assignment", STEM)
     assert f"the gradebook {url} cannot be used" in message
+
+
+@pytest.mark.parametrize("command", [["grade"], ["export"], ["report"]])
+@pytest.mark.parametrize("trouble", ["no database", "locked"])
+def test_a_gradebook_that_cannot_be_used_is_said(submitted, tmp_path, capsys, command, trouble, monkeypatch):
+    book = tmp_path / "gradebook.db"
+    if trouble == "no database":
+        book.write_text("This is a text and no database. " * 10)
+    holder = sqlite3.connect(book, isolation_level=None)
+    if trouble == "locked":
+        holder.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, timeout=0))
+    place = [str(submitted)] if command == ["grade"] else []
+    assert main([*command, *place, "--out", str(tmp_path)]) == 2
+    assert (
+        f"gradebook.db cannot be used: {'file is not a' if trouble == 'no database' else ''}" in capsys.readouterr().err
+    )
+    holder.close()
+
+
+def test_a_full_disk_is_said(submitted, tmp_path, capsys, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("autograder.grading.batch.grade_directory", refuse)
+    assert main(["grade", str(submitted), "--out", str(tmp_path)]) == 2
+    assert "No space left on device. Make room" in capsys.readouterr().err
 
 
 def test_what_is_no_student_s_is_named(submitted):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,35 @@ def test_nothing_of_a_chapter_is_no_submission(folder):
     (folder / ".ipynb_checkpoints").mkdir()
     (folder / ".ipynb_checkpoints" / "a.ipynb").write_bytes(as_bytes(KERNEL))
     assert found(folder) == []
+
+
+def test_folders_without_end_are_not_looked_into(folder):
+    (folder / "a.ipynb").write_bytes(as_bytes(KERNEL))
+    place = folder
+    for _ in range(placing.DEPTH_LIMIT + 2):
+        place = place / "f"
+        place.mkdir()
+    (place / "b.ipynb").write_bytes(as_bytes(KERNEL))
+    (one,) = found(folder)
+    assert one.path.name == "a.ipynb"
+
+
+def test_what_may_not_be_opened_has_a_reason(folder, monkeypatch):
+    (folder / STEM).mkdir()
+    (folder / STEM / f"{STEM}.ipynb").write_bytes(as_bytes(KERNEL))
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    (one,) = found(folder)
+    assert (one.data, one.remarks) == (None, [f"{STEM}.ipynb cannot be read: Permission denied."])
+
+
+def test_a_file_name_cannot_paint_over_the_terminal(folder):
+    (folder / "\x1b[2J\n\u202ea.ipynb").write_bytes(as_bytes(KERNEL))
+    (one,) = found(folder)
+    assert one.remarks[0].isprintable()
 
 
 def test_only_so_many_files_of_a_student_are_looked_into(folder, monkeypatch):
