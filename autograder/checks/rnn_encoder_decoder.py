@@ -837,6 +837,16 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "encode-last-of-nothing-gathered",
+        f"{KEEP}\n        {APPEND}\n    {END}",
+        "h = step(X[:, t], h)\n        states.append(h)\n    states = torch.stack(states, dim=1)\n"
+        "    last = states[torch.arange(len(X)), lengths - 1]\n"
+        "    return torch.where((torch.arange(X.shape[1]) < lengths[:, None])[..., None], states, 0.0), last",
+        "A sentence without tokens has no place at length - 1: index -1 is the last column, a state made of padding. Its state "
+        "is `h_0`.",
+        "",
+    ),
+    (
         "encode-states-repeated-on-padding",
         APPEND,
         "states.append(h)",

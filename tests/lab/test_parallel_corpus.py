@@ -1,12 +1,13 @@
 """The parallel corpus: sentences are right and make sense, links are the right ones, and the parts do not overlap."""
 
+import random
 from collections import Counter, defaultdict
 
 import pytest
 import torch
 
 from lab import parallel_corpus
-from lab.parallel_corpus import BOS, EOS, PAD, SPECIAL, UNK, Pair, UnknownWords, Vocabulary
+from lab.parallel_corpus import BOS, EOS, PAD, SPECIAL, UNK, Pair, UnknownWords, Vocabulary, grammar
 from lab.parallel_corpus.data import held_out
 from lab.parallel_corpus.grammar import Clause, NounPhrase, Pronoun, Sentence
 from lab.parallel_corpus.lexicon import ADJECTIVES, BE, LANGUAGES, MODALS, NOUNS, VERBS
@@ -151,6 +152,14 @@ def test_lengths_are_kept(lengths):
     drawn = Counter(len(pair.source) for pair in parallel_corpus.draw_pairs("french", 200, 0, lengths))
     assert drawn.keys() == set(range(lengths[0], lengths[1] + 1))
     assert min(drawn.values()) > 60
+
+
+def test_sentences_have_one_to_four_clauses():
+    rng = random.Random(0)
+    drawn = [(length, len(grammar.draw(rng, length).clauses)) for length in range(3, 41) for _ in range(20)]
+    assert {clauses for _, clauses in drawn} == {1, 2, 3, 4}
+    assert {clauses for length, clauses in drawn if length < 7} == {1}
+    assert {clauses for length, clauses in drawn if length > 30} >= {3, 4}
 
 
 def test_the_same_seed_draws_the_same_pairs_and_another_others():
