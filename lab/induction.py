@@ -3,7 +3,8 @@
 - ``draw(batch, generator)``: texts of random tokens that repeat themselves.
 - ``trained(num_layers)``: a small language model for them, trained once for page and tests.
 - ``attention_maps(model, tokens)``: the weights of each layer and head.
-- ``weight_on(maps, offset)``: how much of them falls on the places that an induction head needs.
+- ``weight_before(maps)``, ``weight_after_earlier(maps, texts)``: how much falls on the places that are needed.
+- ``after_earlier(tokens)``: the second kind of places.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from lab.training import fit
 VOCAB_SIZE, LENGTH = 128, 32
 PERIODS = (8, 16)  # after how many tokens a text repeats itself: at least, at most
 SIZES = {"d_model": 48, "num_heads": 1, "d_ff": 96}
-STEPS, BATCH, PEAK = 800, 32, 8e-3
+STEPS, BATCH, PEAK = 700, 32, 8e-3
 
 
 @dataclass(frozen=True)
@@ -92,21 +93,22 @@ def _weights(layer: torch.nn.Module, x: Tensor) -> Tensor:
     return scaled_dot_product_attention(Q, K, torch.eye(length), causal_mask(length, length))
 
 
-def weight_on(maps: Tensor, texts: Repeated, back: int | str) -> float:
-    """The mean weight that falls on one place, over texts and places where the token to come can be known.
+def weight_before(maps: Tensor) -> float:
+    """The mean weight of one layer on the token just before, from the places that may be looked up later.
 
-    Parameters
-    ----------
-    maps
-        Weights ``(B, H, N, N)`` of one layer.
-    texts
-        What was read.
-    back
-        Which place: so many tokens back or, with "after the same", the one after the earlier occurrence of the token
-        that was just read.
+    These are the places of the first period, 1 to ``PERIODS[1]``.
     """
-    offsets = texts.periods - 1 if back == "after the same" else torch.full_like(texts.periods, back)
-    places = torch.arange(LENGTH - 1)
-    looked_at = (places - offsets).clamp(min=0)  # (B, N - 1)
-    found = maps.mean(1)[:, :-1].gather(2, looked_at[..., None])[..., 0]
-    return found[texts.known[:, 1:]].mean().item()
+    return maps.diagonal(-1, 2, 3)[..., : PERIODS[1]].mean().item()
+
+
+def after_earlier(tokens: Tensor) -> Tensor:
+    """Where an induction head looks, ``(B, N, N)``: right behind earlier occurrences of the token that was just read."""
+    length = tokens.shape[-1]
+    same = tokens[:, :, None] == F.pad(tokens, (1, 0), value=-1)[:, None, :length]  # one place later
+    return same & causal_mask(length, length)
+
+
+def weight_after_earlier(maps: Tensor, texts: Repeated) -> float:
+    """The mean weight of one layer behind earlier occurrences, from all places where the next token can be known."""
+    found = (maps.mean(1) * after_earlier(texts.tokens)).sum(-1)
+    return found[:, :-1][texts.known[:, 1:]].mean().item()
