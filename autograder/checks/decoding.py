@@ -101,6 +101,20 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "forcing-eos-after-padding",
+        SAY,
+        "target[row, : length - 1] = torch.tensor(sentence, dtype=torch.long)\n        target[row, -1] = eos",
+        "The shorter sentences have `eos` behind their padding. It comes right after the last word.",
+        "",
+    ),
+    (
+        "forcing-target-filled-with-eos",
+        "target = decoder_input.clone()",
+        "target = torch.full_like(decoder_input, eos)",
+        "The target of the shorter sentences is filled up with `eos`; `pad` is asked for.",
+        "",
+    ),
+    (
         "forcing-shifted-left",
         SAY,
         "target[row, : length - 2] = torch.tensor(sentence[1:], dtype=torch.long)",
@@ -277,6 +291,12 @@ for _id, _old, _new, _hint in (
         "The ratio is the share of right words; yours is that of predictions.",
     ),
     (
+        "mixed-ratio-of-own-words",
+        MIX,
+        "torch.where(draw < 1 - teacher_forcing_ratio, decoder_input, guesses)",
+        "You take the ratio from 1. It is the share of right words already.",
+    ),
+    (
         "mixed-comparison-inverted",
         MIX,
         "torch.where(draw > teacher_forcing_ratio, decoder_input, guesses)",
@@ -444,6 +464,16 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "greedy-last-step-missing",
+        GROW + "\n        " + ENDED,
+        "before, ended = ended, ended | (tokens == eos)\n"
+        "        if ended.all():\n"
+        "            break\n"
+        "        prefix = torch.cat([prefix, tokens.masked_fill(before, pad)[:, None]], dim=1)",
+        "The loop is left before the last tokens are added, so that the longest sentence lacks its `eos`.",
+        "",
+    ),
+    (
         "greedy-ends-forgotten",
         ENDED,
         "ended = tokens == eos",
@@ -518,6 +548,15 @@ for _id, _old, _new, _hint, _source in (
         ADD,
         "total = total + log_probs",
         "The log-probability goes on growing after a sentence has ended: padding counts.",
+        "https://github.com/awslabs/sockeye/issues/483",
+    ),
+    (
+        "greedy-log-prob-of-padding",
+        CHOOSE + "\n        " + ADD,
+        "scores = next_log_probs(prefix)\n"
+        "        tokens = scores.argmax(dim=-1).masked_fill(ended, pad)\n"
+        "        total = total + scores.gather(-1, tokens[:, None])[:, 0]",
+        "After the end of a sentence the log-probability of `pad` is added at each step. It stays as it is.",
         "https://github.com/awslabs/sockeye/issues/483",
     ),
     (
@@ -1405,6 +1444,18 @@ for _id, _old, _new, _hint in (
         COUNT,
         "lengths = (target != 0).sum(dim=-1)",
         "Padding is taken to be token 0, whatever `pad` says.",
+    ),
+    (
+        "length-first-padding",
+        COUNT,
+        "lengths = (target == pad).long().argmax(dim=-1)",
+        "The length is the place of the first padding. A sentence that fills its row has none, and comes out as 0.",
+    ),
+    (
+        "length-all-pairs",
+        MEAN,
+        "return -log_probs[:, lengths].mean()",
+        "Each sentence is asked for the lengths of all sentences. Each has one of its own: pick one number of each row.",
     ),
     (
         "length-sum",
