@@ -44,7 +44,9 @@ def _other_cell_cases(draw, gates, states=("h",)):
     yield Case("gradients for the input, the state and the weights", inputs, gradient=tuple(inputs))
     yield Case("single precision", inputs, dtype="float32")
     yield Case("tensors that are not contiguous, several calls", inputs, strided=True, repeated=True)
-    yield Case("large inputs", inputs | {"x": 1e4 * inputs["x"]})  # an exponential of the sums overflows
+    far = 1e6 * inputs["x"]  # the exponential of a sum overflows
+    far[1] = -far[0]  # in each column, one sum is positive
+    yield Case("large inputs", inputs | {"x": far})
     large = np.where(
         np.arange(gates * d_h) < min(gates, 2) * d_h, 1e4, 0.0
     )  # not in a GRU's candidate, which gates one
@@ -647,6 +649,14 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "lstm-gates-overflow",
+        "torch.sigmoid(forget_gate)",
+        "(torch.exp(forget_gate) / (1 + torch.exp(forget_gate)))",
+        "A sigmoid as a quotient of exponentials overflows where the sum is large, and infinity over infinity is NaN. "
+        "PyTorch has a sigmoid that does not.",
+        "",
+    ),
+    (
         "lstm-copy-paste-bias",
         GATES,
         "x @ W_ih.T + h @ W_hh.T + (b_ih + b_hh)[: h.shape[-1]].repeat(4)",
@@ -1012,6 +1022,13 @@ def _tokens(draw, *shape):
     return {"target": np.reshape(rows, shape), "bos": vocabulary + int(draw.rng.integers(9))}
 
 
+def _twice(inputs):
+    """The same, with one token, 2, at both ends of each sentence."""
+    target = inputs["target"].copy()
+    target[..., [0, -1]] = 2
+    return inputs | {"target": target}
+
+
 @shift_right.aspect("a batch", points=1)
 def _shift_values(draw):
     batch, tokens = draw.sizes(2, 3, 8)
@@ -1023,6 +1040,7 @@ def _shift_values(draw):
     ends = draw.rng.integers(1, tokens, batch)[:, None]
     padded = np.where(np.arange(tokens) < ends, inputs["target"], 0)
     yield Case("sentences with padding", inputs | {"target": padded})
+    yield Case("a token that comes twice", _twice(_tokens(draw, batch, tokens)))
 
 
 @shift_right.aspect("any leading dimensions, and the caller's target left alone", points=1)
@@ -1033,7 +1051,7 @@ def _shift_leading(draw):
     yield Case(
         "a target that is not contiguous, several calls", _tokens(draw, batch, tokens), strided=True, repeated=True
     )
-    inputs = _tokens(draw, batch, tokens)
+    inputs = _twice(_tokens(draw, batch, tokens))
     yield Case("tokens as 32-bit numbers", inputs | {"target": inputs["target"].astype(np.int32)})
 
 
@@ -1057,6 +1075,12 @@ for _id, _new, _hint, _source in (
         "shift-bos-replaces-first",
         "torch.cat([start, target[..., 1:]], dim=-1)",
         "`bos` takes the place of the first token and the others stay where they are. Each must move one place to the right.",
+        "",
+    ),
+    (
+        "shift-end-removed",
+        f"torch.where({JOINED} == 2, 0, {JOINED})",
+        "One token is taken out, as if it were `<eos>`. Every token but the last moves one place to the right, whatever it is.",
         "",
     ),
     (
