@@ -28,7 +28,8 @@ NOBODY = 65534
 FILE_LIMIT = 1 << 28
 DESCRIPTOR_LIMIT = 256
 PROCESS_LIMIT = 32  # processes of a submission; more end it
-KERNEL_ROOM = 256 << 20  # bytes of addresses that kernels find free, whatever the cells have taken
+# What kernels find free, whatever the cells have taken: bytes of addresses, and descriptors.
+KERNEL_ROOM, KERNEL_DESCRIPTORS = 256 << 20, 32
 TASK_LIMIT = 64  # processes and threads; more cannot be started
 # Not below /tmp, where Python or the packages may lie: what is mounted over them would hide them.
 PRIVATE = "/private"
@@ -188,15 +189,16 @@ def set_limits(memory_mb: int) -> None:
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, FILE_LIMIT),
-        (resource.RLIMIT_NOFILE, DESCRIPTOR_LIMIT),
     ):
         resource.setrlimit(limit, (value, value))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTOR_LIMIT, DESCRIPTOR_LIMIT + KERNEL_DESCRIPTORS))
 
 
 def make_room() -> None:
-    """Let this process have the addresses that were kept for its kernels."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    """Let this process have the addresses and descriptors that were kept for its kernels."""
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
+        _, most = resource.getrlimit(limit)
+        resource.setrlimit(limit, (most, most))
 
 
 def limit_tasks(count: int) -> None:

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import struct
 import time
 from pathlib import Path
 
 import pytest
 
-from autograder import catalog
-from autograder.grading import sandbox, staging
+from autograder import catalog, judging
+from autograder.grading import sandbox, session, staging
 from autograder.grading.confining import processes_below
 from autograder.grading.session import Limits, Worker, WorkerLost, run_notebook
 from autograder.grading.wire import frame_of
@@ -100,6 +101,76 @@ def test_a_cell_or_a_kernel_that_waits_is_stopped_by_the_clock(worker, waits):
     score, fault, _ = run(worker, SETUP, f"def softmax(x, axis=-1):\n    {waits}", limits=limits)
     assert score == 0
     assert fault.text == "Stopped after 3 s by the clock."
+
+
+def test_the_clock_of_a_kernel_goes_on_from_case_to_case(worker):
+    limits = Limits(cpu_seconds=1, wall_seconds=2)
+    code = "import time\ndef softmax(x, axis=-1):\n    time.sleep(0.3)\n    return x"
+    _, fault, _ = run(worker, SETUP, code, limits=limits)
+    assert (fault.kind, fault.text) == ("stopped", "Stopped after 2 s by the clock.")
+
+
+def test_a_notebook_of_many_slow_cells_is_stopped_as_a_whole(worker, monkeypatch):
+    monkeypatch.setattr(session, "WHOLE", 1)
+    cells = ["import time; time.sleep(0.4)"] * 20
+    begun = time.monotonic()
+    _, fault, came = run(worker, SETUP, *cells, limits=Limits(cpu_seconds=1, wall_seconds=3))
+    assert time.monotonic() - begun < 6
+    assert fault.text == came.problems[-1].text == "Stopped after 3 s by the clock, all cells and kernels together."
+
+
+def test_answers_that_would_fill_the_grader_s_memory_are_refused(worker):
+    one, other = (f"def softmax(x, axis=-1):\n    return np.empty({count})" for count in (7_000_000, 100_000))
+    _, fault, came = run(worker, SETUP, one)
+    assert fault.kind == "crashed"
+    assert sum(array.nbytes for o in came.outcomes[NAME] for array in o.arrays.values()) <= session.ANSWERS_LIMIT
+    assert run(worker, SETUP, other)[1] is None
+
+
+def test_no_answer_and_no_seed_is_in_the_memory_of_student_code():
+    # Without walls a kernel can read all of its process's memory; what is staged and sent is the same on every rung.
+    seed = 6_012_345_678_901_234_567
+    exam = judging.exam(NAME, seed)
+    needles = {
+        "control": exam.drawn[0][1].inputs["x"].tobytes()[:24],
+        "answer": exam.target(0)["weights"].tobytes()[:24],
+        "next answer": exam.target(1)["weights"].tobytes()[:24],
+        "seed": struct.pack("<Q", seed),
+        "seed as text": str(seed).encode(),
+    }
+    # Masked, so that the cell itself is not found.
+    masked = {name: bytes(255 - byte for byte in needle) for name, needle in needles.items()}
+    code = f"""
+from pathlib import Path
+masked = {masked!r}
+def softmax(x, axis=-1):
+    if not masked:
+        return x
+    found = set()
+    areas = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    with open("/proc/self/mem", "rb", 0) as memory:
+        for addresses, access, *_ in areas:
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            if not access.startswith("rw"):
+                continue
+            memory.seek(start)
+            try:
+                content = memory.read(end - start)
+            except (OSError, OverflowError):
+                continue
+            for name, needle in masked.items():
+                plain = bytes(255 - byte for byte in needle)
+                if plain in content:
+                    found.add(name)
+    masked.clear()
+    raise RuntimeError(f"found {{sorted(found)}}")
+"""
+    worker = Worker(STEM, sandbox.UNSAFE)
+    try:
+        _, fault, _ = run(worker, SETUP, code, seed=seed, limits=Limits(30, 180))
+    finally:
+        worker.close()
+    assert fault.text == "RuntimeError: found ['control']"
 
 
 def test_a_notebook_of_nothing_but_crashes_is_given_up(worker):
