@@ -102,7 +102,7 @@ def weight_before(maps: Tensor) -> float:
 
 
 def after_earlier(tokens: Tensor) -> Tensor:
-    """Where an induction head looks, ``(B, N, N)``: right behind earlier occurrences of the token that was just read."""
+    """Where an induction head looks, ``(B, N, N)``: right behind earlier occurrences of the token just read."""
     length = tokens.shape[-1]
     same = tokens[:, :, None] == F.pad(tokens, (1, 0), value=-1)[:, None, :length]  # one place later
     return same & causal_mask(length, length)
