@@ -1557,6 +1557,13 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "decode-last-eos-dropped",
+        f"{ENDED}\n        {SAID}",
+        f"{ENDED}\n        if ended.all():\n            break\n        {SAID}",
+        "The loop is left before the last `eos` is kept. It belongs to the sentence, so keep the tokens first.",
+        "",
+    ),
+    (
         "decode-ends-forgotten",
         ENDED,
         "ended = tokens == eos",
