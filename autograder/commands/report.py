@@ -53,7 +53,7 @@ def _print(report) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from autograder.course.report import by_kind
+    from autograder.course.report import KINDS, by_kind
 
     console = Console(highlight=False)
     for chapter in report.chapters:
@@ -72,7 +72,7 @@ def _print(report) -> None:
         _print_list(console, "Nearly the same code (it proves nothing: read both):", lines)
     for kind, looks in by_kind(report.looks).items():
         lines = [f"{look.student}, {look.stem}: {look.what}" for look in looks]
-        _print_list(console, f"To be looked at, {escape(kind)}: {len(looks)}", lines)
+        _print_list(console, f"To be looked at, {escape(kind)}: {len(looks)}. {escape(KINDS[kind])}", lines)
 
 
 def _print_list(console, title: str, lines: list[str]) -> None:
@@ -82,7 +82,7 @@ def _print_list(console, title: str, lines: list[str]) -> None:
 
     if not lines:
         return
-    console.print(title)
+    console.print(title, soft_wrap=True)
     for line in lines[:MOST]:
         console.print(f"  {escape(one_line(line))}", soft_wrap=True)
     if len(lines) > MOST:

@@ -13,7 +13,8 @@ BARS = 10  # of the picture of a chapter's marks
 MOST_PAIRS = 50
 STYLE = """
 body{max-width:70rem}h3{font-size:1.05rem;margin:1.4rem 0 .3rem}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}td code{white-space:nowrap}
+.scroll{overflow-x:auto}td:nth-child(3):last-child{min-width:14rem}
+table{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}td code{white-space:nowrap}
 th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 tbody th{font-weight:600;white-space:nowrap}
@@ -44,7 +45,8 @@ def page(report: ClassReport) -> str:
 
 def _looks(report: ClassReport) -> str:
     if not report.looks:
-        return "<section class='pass'><h2>Nothing needs a person</h2></section>"
+        said = "Tampering and ready-made functions are looked for, but not every one is found."
+        return f"<section class='pass'><h2>Nothing needs a person</h2><p class='soft'>{said}</p></section>"
     parts = [f"<section class='fail'><h2>To be looked at: {len(report.looks)}</h2>"]
     for kind, looks in by_kind(report.looks).items():
         rows = [[_name(look.student), _text(look.stem), _text(look.what)] for look in looks]

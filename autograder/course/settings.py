@@ -16,6 +16,8 @@ NAME = "course.toml"
 REPEATED = ("latest", "latest in time", "first")
 DAY = datetime.timedelta(days=1)
 MOST_DAYS_COUNTED = 1000
+MOST_MINUTES = 60 * 24 * 365  # of grace
+YEARS = range(1970, 9000)  # in which the calendar can count days on from a deadline
 
 
 class SettingsError(ValueError):
@@ -127,7 +129,7 @@ class _Reader:
         self._only(late, "late.", ("percent_per_day", "grace_minutes", "most_percent"))
         rule = LateRule(
             self._number(late, "late", "percent_per_day", 0.0, 100.0),
-            self._number(late, "late", "grace_minutes", 0.0),
+            self._number(late, "late", "grace_minutes", 0.0, MOST_MINUTES),
             self._number(late, "late", "most_percent", 100.0, 100.0),
         )
         chapters = self._table(table, "chapters")
@@ -156,8 +158,8 @@ class _Reader:
                 raise self._wrong(key, value, "a date and time such as 2026-03-31T18:00:00") from None
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             value = datetime.datetime.combine(value, datetime.time(23, 59, 59, 999_999))
-        if not isinstance(value, datetime.datetime):
-            raise self._wrong(key, value, "a date and time such as 2026-03-31T18:00:00")
+        if not isinstance(value, datetime.datetime) or value.year not in YEARS:
+            raise self._wrong(key, str(value), "a date and time such as 2026-03-31T18:00:00")
         if value.tzinfo is not None:
             return value.astimezone(zone)
         moment = value.replace(tzinfo=zone, fold=1)  # of the hour that comes twice in autumn, the later one

@@ -62,7 +62,8 @@ def read_notebook(data: bytes) -> dict[str, Any]:
         raise NotReadable("The file is not a notebook: it holds no cells.")
     cells = parsed.get("cells")
     if cells is None and isinstance(parsed.get("worksheets"), list):  # notebooks of version 3
-        cells = [cell for sheet in parsed["worksheets"] if isinstance(sheet, dict) for cell in sheet.get("cells", ())]
+        sheets = [sheet.get("cells") for sheet in parsed["worksheets"] if isinstance(sheet, dict)]
+        cells = [cell for sheet in sheets if isinstance(sheet, list) for cell in sheet]
     if not isinstance(cells, list):
         raise NotReadable("The file is not a notebook: it holds no cells.")
     return {"metadata": _metadata(parsed), "cells": [_cell(c) for c in cells if isinstance(c, dict)]}

@@ -126,6 +126,7 @@ def test_the_command(directory, capsys):
     said = capsys.readouterr().out
     assert "2 of 5 similarity: similarity-no-scale" in said
     assert "To be looked at, tampering: 1" in said
+    assert "What is found is not complete." in said
     assert (directory / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert cli.main(["report", "--assignment", "nothing", *out]) == 2
     assert cli.main(["report", "--assignment", "getting_started", *out]) == 2

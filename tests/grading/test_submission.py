@@ -87,6 +87,14 @@ def test_a_notebook_of_version_3_is_read():
     assert read_notebook(json.dumps(data).encode())["cells"][0]["source"] == "a = 1"
 
 
+@pytest.mark.parametrize("cells", [3, None, "text", {"a": 1}, [3, None]])
+def test_a_sheet_that_holds_no_cells_stops_nothing(folder, cells):
+    data = json.dumps({"worksheets": [{"cells": cells}, {}, 3]}).encode()
+    assert read_notebook(data)["cells"] == []
+    (folder / "odd.ipynb").write_bytes(data)
+    assert found(folder) == []
+
+
 def test_a_byte_order_mark_costs_nothing():
     assert read_notebook(b"\xef\xbb\xbf" + as_bytes("a = 1"))["cells"][0]["source"] == "a = 1"
 
