@@ -676,6 +676,9 @@ LOSES = (
     "beam-stops-when-full",
     "beam-narrows",
     "beam-ends-hold-their-places",
+    "beam-ends-compete-by-score",
+    "beam-always-full",
+    "beam-stops-when-the-best-has-ended",
 )
 MISLEADS = ("beam-starts-with-copies", "beam-parents-ignored", "beam-best-of-each-parent", "beam-not-cut")
 MISCOUNTS = ("beam-one-token-too-few", "beam-one-token-too-many", "beam-cut-off-not-divided")
@@ -708,7 +711,13 @@ def _beam_values(draw):
     yield Case("a beam of two", inputs(("beam-starts-with-copies", *ends), 2, 5, 0.0))
     parents = ("beam-starts-with-copies", "beam-parents-ignored", "beam-best-of-each-parent")
     yield Case("a beam of three", inputs(parents, 3, 5, 0.0))
-    cut = ("beam-not-cut", "beam-one-token-too-few", "beam-one-token-too-many", "beam-last-token-alone")
+    cut = (
+        "beam-not-cut",
+        "beam-one-token-too-few",
+        "beam-one-token-too-many",
+        "beam-last-token-alone",
+        "beam-eos-added",
+    )
     yield Case("a beam that loses the best", inputs(cut, 2, 4, 0.0, eos_bias=-1.0))
     yield Case("a beam as wide as the space", inputs((), 4**3, 3, 0.0, vocab_size=4))
     yield Case("room for a single token", inputs((), 3, 1, 0.0))
@@ -734,10 +743,16 @@ def _beam_ends(draw):
     def inputs(told, *arguments, **options):
         return _drawn_until(lambda: _beam_inputs(draw, *arguments, **options), told, untold=("beam-not-cut",))
 
-    later = ("beam-stops-when-full", "beam-stops-at-first-end", "beam-first-end-wins", "beam-length-without-eos")
+    later = (
+        "beam-stops-when-full",
+        "beam-stops-at-first-end",
+        "beam-stops-when-the-best-has-ended",
+        "beam-first-end-wins",
+        "beam-length-without-eos",
+    )
     yield Case("a later end is better", inputs(later, 2, 6, 1.0, eos_bias=1.0))
     yield Case("an earlier end is better", inputs(("beam-ends-dropped", "beam-ends-extended"), 3, 5, 0.0))
-    full = ("beam-narrows", "beam-ends-hold-their-places", *MISLEADS[:3])
+    full = ("beam-narrows", "beam-always-full", *LOSES[5:7], *MISLEADS[:3])
     yield Case("a beam that is full again", inputs(full, 3, 6, 1.5, eos_bias=1.0))
     cut_off = ("beam-cut-off-dropped", "beam-cut-off-not-divided")
     yield Case("one that is cut off is best", inputs(cut_off, 3, 4, 1.0, eos_bias=-1.0))
@@ -833,6 +848,13 @@ for _id, _old, _new, _hint, _source in (
         "https://github.com/awslabs/sockeye/issues/483",
     ),
     (
+        "beam-length-one-less",
+        COLLECT,
+        "hypotheses += zip(log_probs[ended] / max(length - 1, 1) ** alpha, live[ended, 1:], strict=True)",
+        "Every length is one too small. All tokens that were said count; only `bos` does not.",
+        "https://github.com/awslabs/sockeye/issues/483",
+    ),
+    (
         "beam-length-is-the-largest",
         COLLECT,
         "hypotheses += zip(log_probs[ended] / max_length**alpha, live[ended, 1:], strict=True)",
@@ -887,6 +909,14 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "beam-stops-when-the-best-has-ended",
+        EMPTY,
+        "if len(live) == 0 or any(score * len(said) ** alpha >= log_probs.max() for score, said in hypotheses):",
+        "The search stops when one that has ended has a larger sum than all that live. A live one that gets longer may still "
+        "have the better score.",
+        "",
+    ),
+    (
         "beam-first-end-wins",
         BEST,
         "score, best = hypotheses[0]",
@@ -930,6 +960,24 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "beam-always-full",
+        KEEP,
+        "order = totals.flatten().argsort(descending=True)\n"
+        "        goes_on = (order % totals.shape[1] != eos).long()\n"
+        "        places = order[goes_on.cumsum(0) - goes_on < beam_size]\n"
+        "        log_probs = totals.flatten()[places]",
+        "`beam_size` hypotheses live on at each step, and those that end come on top. Here `beam_size` continuations are kept "
+        "in all, the ended ones among them.",
+        "",
+    ),
+    (
+        "beam-topk-too-large",
+        KEEP,
+        "log_probs, places = totals.flatten().topk(beam_size)",
+        "There may be fewer continuations than the beam is wide, in the first step above all. Then keep all of them.",
+        "",
+    ),
+    (
         "beam-best-of-each-parent",
         KEEP + "\n        " + APART,
         KEEP + "\n        " + APART + "\n"
@@ -970,6 +1018,13 @@ for _id, _old, _new, _hint, _source in (
         "live, log_probs = torch.full((beam_size, 1), bos), torch.zeros(beam_size)",
         "The search begins with `beam_size` copies of the same hypothesis. They make the same continuations, so the beam is "
         "full of one hypothesis. Begin with one.",
+        "",
+    ),
+    (
+        "beam-is-greedy",
+        BEAM_BEGIN,
+        "beam_size = 1\n    " + BEAM_BEGIN,
+        "Only the most probable hypothesis is kept at each step, which is greedy search. Keep `beam_size` of them.",
         "",
     ),
     (
@@ -1020,6 +1075,13 @@ for _id, _old, _new, _hint, _source in (
         BEAM_END,
         "return best[best != eos], score",
         "`eos` is missing at the end of the result.",
+        "",
+    ),
+    (
+        "beam-eos-added",
+        BEAM_END,
+        "return best if best[-1] == eos else torch.cat([best, torch.tensor([eos])]), score",
+        "A hypothesis that was cut off has an `eos` that the model did not say.",
         "",
     ),
     (
@@ -1079,12 +1141,8 @@ def _score_aliased(next_log_probs, bos, eos, beam_size, max_length, alpha=1.0):
     )
 
 
-@beam_search.mistake(
-    "beam-ends-hold-their-places",
-    "Hypotheses that have ended stay in the beam and compete with the live ones for its places, so fewer and fewer are "
-    "extended. They leave the beam.",
-)
-def _ends_hold_their_places(next_log_probs, bos, eos, beam_size, max_length, alpha=1.0):
+def _ends_in_the_beam(score_of, next_log_probs, bos, eos, beam_size, max_length, alpha):
+    """A search in which hypotheses that have ended keep their places until better ones take them."""
     if min(beam_size, max_length) < 1:
         raise ValueError(f"beam_size is {beam_size} and max_length is {max_length}; both must be at least 1.")
     beam = [(torch.tensor(0.0), [bos])]
@@ -1099,9 +1157,30 @@ def _ends_hold_their_places(next_log_probs, bos, eos, beam_size, max_length, alp
             for token, log_prob in enumerate(row)
         ]
         rest = [(total, said) for total, said in beam if said[-1] == eos and len(said) > 1]
-        beam = sorted(rest + grown, key=lambda hypothesis: hypothesis[0], reverse=True)[:beam_size]
+        beam = sorted(rest + grown, key=lambda hypothesis: score_of(*hypothesis), reverse=True)[:beam_size]
     score, said = max((total / (len(said) - 1) ** alpha, said) for total, said in beam)
     return torch.tensor(said[1:]), score
+
+
+@beam_search.mistake(
+    "beam-ends-hold-their-places",
+    "Hypotheses that have ended stay in the beam and compete with the live ones for its places, so fewer and fewer are "
+    "extended. They leave the beam.",
+)
+def _ends_hold_their_places(next_log_probs, bos, eos, beam_size, max_length, alpha=1.0):
+    return _ends_in_the_beam(lambda total, said: total, next_log_probs, bos, eos, beam_size, max_length, alpha)
+
+
+@beam_search.mistake(
+    "beam-ends-compete-by-score",
+    "Hypotheses that have ended stay in the beam and compete by their score with the live ones for its places. They leave "
+    "the beam.",
+)
+def _ends_compete_by_score(next_log_probs, bos, eos, beam_size, max_length, alpha=1.0):
+    def score_of(total, said):
+        return total / (len(said) - 1) ** alpha
+
+    return _ends_in_the_beam(score_of, next_log_probs, bos, eos, beam_size, max_length, alpha)
 
 
 nat_decode_by_length = Check(
