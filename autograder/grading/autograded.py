@@ -70,7 +70,7 @@ def _names(cells: Sequence[Mapping[str, Any]], roles: Collection[str]) -> dict[i
     """Which marked cell of the release each cell is, by its number: by what it holds, else by the mark it bears."""
     numbers = {f"kernel-{name}": number for name, number in defining_cells({"cells": cells}).items()}
     for number, cell in enumerate(cells, 1):
-        marked = cell["metadata"].get("nbgrader", {}).get("grade_id", "")
+        marked = str(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
         if cell["cell_type"] == "code" and notebooks.is_only_checks(cell["source"]):
             numbers[f"check-{_checked(cell['source'])}"] = number
         elif not marked.startswith(("kernel-", "check-")):

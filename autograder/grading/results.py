@@ -22,6 +22,7 @@ KNOWN_TYPES = {
     *("function", "generator", "method", "module", "ndarray", "matrix", "MaskedArray", "Tensor", "Parameter"),
     *("float16", "float32", "float64", "int32", "int64", "bool_"),
 }
+SOURCE_LIMIT = 50_000  # characters of a cell that are kept with a mark
 EXIT_CODE = re.compile(r", with exit code -?\d+")
 UNUSABLE = "What the kernel returned is not what its contract says."
 # What ``probing`` says of a value. The beginning is shown if the names in it can be meant, the value as far as known.
@@ -139,7 +140,7 @@ def mark_of(report: Report, source: str = "", names: Collection[str] = ()) -> Ke
         advice=report.advice,
         mistakes=report.mistakes,
         flags=tuple(f"calls {name}" for name in report.ready_made) + _ends(report),
-        source=source,
+        source=source if len(source) <= SOURCE_LIMIT else f"{source[:SOURCE_LIMIT]}\n# … and more",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from autograder import notebooks
 
 SIZE_LIMIT = 20_000_000  # bytes of a notebook, outputs included
+CODE_LIMIT = 500_000  # characters of its code; to parse a million takes up to a gigabyte
 
 
 class NotReadable(Exception):
@@ -66,7 +67,11 @@ def read_notebook(data: bytes) -> dict[str, Any]:
         cells = [cell for sheet in sheets if isinstance(sheet, list) for cell in sheet]
     if not isinstance(cells, list):
         raise NotReadable("The file is not a notebook: it holds no cells.")
-    return {"metadata": _metadata(parsed), "cells": [_cell(c) for c in cells if isinstance(c, dict)]}
+    read = [_cell(cell) for cell in cells if isinstance(cell, dict)]
+    code = sum(len(cell["source"]) for cell in read if cell["cell_type"] == "code")
+    if code > CODE_LIMIT:
+        raise NotReadable(f"Its cells hold {code:,} characters of code; a notebook may have {CODE_LIMIT:,}.")
+    return {"metadata": _metadata(parsed), "cells": read}
 
 
 def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from autograder import notebooks
 from autograder.grading import placing, submission
+from autograder.grading.autograded import restored_notebook
 from autograder.grading.placing import find_submissions
 from autograder.grading.scanning import ready_made_uses, suspicious_uses
 from autograder.grading.submission import NotReadable, cells_to_run, read_file, read_notebook, read_released
@@ -49,6 +51,26 @@ def test_a_huge_file_is_refused(monkeypatch, tmp_path):
         read_file(path, tmp_path)
     with pytest.raises(NotReadable, match="may have"):
         read_notebook(path.read_bytes() + b"1")
+
+
+def test_more_code_than_the_grader_can_parse_is_refused():
+    assert read_notebook(as_bytes("a;" * (submission.CODE_LIMIT // 2)))["cells"]
+    with pytest.raises(NotReadable, match="Its cells hold 500,001 characters of code; a notebook may have 500,000"):
+        read_notebook(as_bytes("a;" * (submission.CODE_LIMIT // 4), "a;" * (submission.CODE_LIMIT // 4), "a"))
+    assert read_notebook(json.dumps({"cells": [{"cell_type": "markdown", "source": "a" * 600_000}]}).encode())
+
+
+def test_marks_of_the_release_that_were_forged_stop_nothing():
+    forged = {"nbgrader": {"grade_id": True, "grade": True, "points": 1000, "solution": "yes"}, "tags": [1, True]}
+    cells = [{"cell_type": kind, "source": KERNEL, "metadata": forged} for kind in ("code", "markdown", "raw")]
+    read = read_notebook(json.dumps({"cells": cells * 2}).encode())
+    shown = restored_notebook(read["cells"], notebooks.released(STEM))
+    marked = [cell["metadata"]["nbgrader"] for cell in shown["cells"] if cell["metadata"]]
+    released = [
+        cell["metadata"]["nbgrader"] for cell in notebooks.released(STEM)["cells"] if "nbgrader" in cell["metadata"]
+    ]
+    assert all(mark in released for mark in marked)
+    assert len({mark["grade_id"] for mark in marked}) == len(marked)
 
 
 def test_directories_links_and_devices_are_refused(tmp_path):
