@@ -232,7 +232,7 @@ def spoken():
     test = two_answers.encode(two_answers.draw_pairs(500, seed=1))
     generator = torch.Generator().manual_seed(0)
     changes = {"best": lambda scores: scores, "drawn": lambda scores: two_answers.with_noise(scores, generator)}
-    verdicts = {}
+    verdicts, of_one_kind = {}, {}
     with torch.no_grad():
         after_prefix = one_by_one.next_log_probs(test.source)
         memory = all_at_once.encode(test.source)
@@ -258,12 +258,13 @@ def spoken():
             for way, tokens in said.items():
                 found = two_answers.verdicts(tokens, test.answers)
                 verdicts[way, name] = share(found["right"]), share(found["mixed"])
-    return verdicts, test, lengths, all_at_once
+                of_one_kind[way, name] = found
+    return verdicts, of_one_kind, test, lengths, all_at_once
 
 
 @pytest.mark.slow
 def test_all_at_once_mixes_two_right_answers_and_one_by_one_does_not(spoken):
-    verdicts, test, lengths, _ = spoken
+    verdicts, _, test, lengths, _ = spoken
     assert share(lengths.argmax(-1) == (test.answers[0] != PAD).sum(-1)) > 0.97
     right, mixed = verdicts["one by one", "best"]
     assert right > 0.97
@@ -278,13 +279,36 @@ def test_all_at_once_mixes_two_right_answers_and_one_by_one_does_not(spoken):
 
 @pytest.mark.slow
 def test_drawn_words_agree_as_often_as_independent_ones_would(spoken):
-    verdicts, test, _, _ = spoken
+    verdicts, _, test, _, _ = spoken
     sites = (test.answers[0] != test.answers[1]).sum(-1)
     by_chance = (0.5 ** (sites - 1).double()).mean().item()
     for way in ("by length", "until eos"):
         right, mixed = verdicts[way, "drawn"]
         assert abs(right - by_chance) < 0.06
         assert mixed > 0.7
+
+
+@pytest.mark.slow
+def test_each_further_word_that_differs_halves_the_share_of_one_kind(spoken):
+    _, found, test, _, _ = spoken
+    sites = (test.answers[0] != test.answers[1]).sum(-1)
+    assert len(set(sites.tolist())) > 1
+    for m in set(sites.tolist()):
+        for way, wanted in (("one by one", 1.0), ("by length", 0.5 ** (m - 1)), ("until eos", 0.5 ** (m - 1))):
+            right, mixed = found[way, "drawn"]["right"], found[way, "drawn"]["mixed"]
+            assert abs(share(right[(sites == m) & (right | mixed)]) - wanted) < 0.12
+
+
+def test_with_no_division_a_live_hypothesis_overtakes_by_a_larger_sum():
+    """Why the search does not stop at the first end, also where the length does not count."""
+    bos, eos, word = 0, 1, 2
+    table = torch.tensor([[0.0, 0.4, 0.6], [0.0, 1.0, 0.0], [0.0, 0.9, 0.1]]).log()
+    tokens, _ = beam_search(lambda prefix: table[prefix[:, -1]], bos, eos, 2, 4, 0.0)
+    first_end, _ = known(checks.beam_search, "beam-stops-at-first-end")(
+        lambda prefix: table[prefix[:, -1]], bos, eos, 2, 4, 0.0
+    )
+    assert tokens.tolist() == [word, eos]
+    assert first_end.tolist() == [eos]
 
 
 @pytest.mark.slow

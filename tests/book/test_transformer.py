@@ -174,3 +174,5 @@ def test_what_all_heads_have_in_common_aligns_better_than_most_of_them():
     rates = sorted(error_rate([m[b, h] for m in maps]) for b in range(blocks) for h in range(heads))
     assert error_rate([m.mean((0, 1)) for m in maps]) < 0.1 < rates[len(rates) // 2]
     assert rates[-1] > 0.5
+    by_block = [error_rate([m[b].mean(0) for m in maps]) for b in range(blocks)]
+    assert by_block[-1] < by_block[0] - 0.1
