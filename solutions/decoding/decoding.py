@@ -172,7 +172,7 @@ for name, said in (("by length", by_length), ("until <eos>", until_eos)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# More than half. Every word is right by itself, and no word knows which of the two the others chose.
+# About half of them, or more. Every word is right by itself, and no word knows which of the two the others chose.
 #
 # </details>
 
