@@ -668,7 +668,7 @@ def _beam_inputs(draw, beam_size, max_length, alpha, eos_bias=0.0, vocab_size=No
     }
 
 
-# What the aspects are about that have others' cases too: these mistakes show there alone, or wherever they can.
+# Mistakes by what they are about. They show on cases drawn for it, and are kept from others, where chance would decide.
 LOSES = (
     "beam-stops-at-first-end",
     "beam-first-end-wins",
@@ -688,7 +688,6 @@ DRAWS = 5000
 def _drawn_until(make, told=(), untold=(), dtype="float64"):
     """Inputs that ``make`` draws, again until each mistake of ``told`` shows on them, and none of ``untold``."""
     kernels = {mistake.id: mistake.kernel for mistake in beam_search.mistakes}
-
     for _ in range(DRAWS):
         case = Case("", make(), dtype=dtype)
         target = probes.beam_search(reference.beam_search, case)
