@@ -188,6 +188,21 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "next-token-classes-last",
+        CROSS_ENTROPY,
+        "F.cross_entropy(predictions, targets, ignore_index=ignored)",
+        "`F.cross_entropy` takes axis 1 for the vocabulary, and in a batch of texts that is the axis of the places. Make one "
+        "row of each place.",
+        "",
+    ),
+    (
+        "next-token-view",
+        CROSS_ENTROPY,
+        "F.cross_entropy(predictions.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=ignored)",
+        "What is cut off a batch does not lie in one piece, so that `view` refuses it. `reshape` and `flatten` copy.",
+        "",
+    ),
+    (
         "next-token-in-bits",
         CROSS_ENTROPY,
         f"{CROSS_ENTROPY} / math.log(2)",
@@ -295,6 +310,12 @@ for _id, _old, _new, _hint in (
         f"{SELECT}\n    {EXP_MEAN}",
         f"{ALL_REAL}\n    return torch.exp(-(log_probs * mask).sum() / mask.sum())",
         "A product with the mask: zero times minus infinity is NaN. Select, or use `torch.where`.",
+    ),
+    (
+        "perplexity-mask-required",
+        f"{SELECT}\n    {EXP_MEAN}",
+        "return torch.exp(-torch.where(mask, log_probs, 0).sum() / mask.sum())",
+        "Without a mask there is an error. None says that all tokens are real.",
     ),
     (
         "perplexity-infinity-hidden",
@@ -456,6 +477,18 @@ _joining(
     "dim=1",
 )
 _joining(
+    "cache-axis-2",
+    "The tokens are joined along axis 2. That is right for a batch with heads only: count the axis from the end.",
+    "dim=-2",
+    "dim=2",
+)
+_joining(
+    "cache-first-call",
+    "At the first call there is nothing yet to join the new ones to: `keys` and `values` of the cache are None.",
+    "new if old is None else torch.cat([old, new], dim=-2)",
+    "torch.cat([old, new], dim=-2)",
+)
+_joining(
     "cache-axis-0",
     "The tokens are joined along the axis of the texts. They are on the last axis but one.",
     "dim=-2",
@@ -582,6 +615,20 @@ _edited(
         "new.new_zeros(*new.shape[:-2], self.max_length, new.shape[-1])",
         "torch.zeros(*new.shape[:-2], self.max_length, new.shape[-1])",
     ),
+)
+_edited(
+    KVCache,
+    "cache-four-axes",
+    "Four axes are taken for granted. There may be any number before that of the tokens.",
+    (END, "batch, num_heads, new, _ = keys.shape\n        end = self.length + new"),
+)
+_edited(
+    KVCache,
+    "cache-third-axis",
+    "The places are counted along the third axis. There may be any number of axes before that of the tokens.",
+    (WRITE_KEYS, "self.keys[:, :, self.length : end] = keys"),
+    (WRITE_VALUES, "self.values[:, :, self.length : end] = values"),
+    (FILLED, "return self.keys[:, :, :end], self.values[:, :, :end]"),
 )
 _edited(
     KVCache,
@@ -727,6 +774,12 @@ _edited(
 )
 _edited(
     CausalBlock,
+    "block-mask-inverted",
+    "The mask is that of PyTorch's modules, in which True is blocked. Here True may be seen.",
+    (MASK, f"~{MASK}"),
+)
+_edited(
+    CausalBlock,
     "block-mask-strict",
     "A token does not see itself, so that the first one of a text sees nothing.",
     (MASK, f"{MASK}.tril(K.shape[-2] - Q.shape[-2] - 1)"),
@@ -753,6 +806,25 @@ _edited(
     "The mask has the new tokens alone for keys. With a cache there are more keys than queries.",
     (MASK, "causal_mask(Q.shape[-2], Q.shape[-2])"),
     source="https://github.com/rasbt/LLMs-from-scratch/pull/697",
+)
+_edited(
+    CausalBlock,
+    "block-mask-of-past",
+    "The mask has the tokens of before for keys and not the new ones, which are keys too.",
+    (MASK, "causal_mask(Q.shape[-2], K.shape[-2] if cache is None else K.shape[-2] - Q.shape[-2])"),
+)
+_edited(
+    CausalBlock,
+    "block-past-counted-twice",
+    "The mask counts the tokens in the cache twice. What the cache returns holds them already.",
+    (MASK, "causal_mask(Q.shape[-2], 2 * K.shape[-2] - Q.shape[-2])"),
+    source="https://github.com/skyzh/tiny-llm/pull/46",
+)
+_edited(
+    CausalBlock,
+    "block-three-axes",
+    "Three axes are taken for granted. There may be any number before that of the tokens.",
+    (DROPOUT, f"{DROPOUT}\n        batch, length, d_model = x.shape"),
 )
 _edited(
     CausalBlock,
@@ -1205,6 +1277,13 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "temperature-two-axes",
+        POINT,
+        "point = draw[:, None] * ends[..., -1:]",
+        "The new axis of the draws stands second. It belongs at the end, however many axes there are.",
+        "",
+    ),
+    (
         "temperature-overflow",
         ENDS,
         "weights = torch.exp(logits) ** (1 / temperature)\n"
@@ -1357,6 +1436,20 @@ for _id, _old, _new, _hint, _source in (
         BEST,
         "best = logits.flatten().topk(min(k, logits.shape[-1])).values",
         "The k best of all rows together are left. Each row has its own.",
+        "",
+    ),
+    (
+        "top-k-two-axes",
+        EXCLUDE,
+        "return logits.masked_fill(logits < best[:, [-1]], -math.inf)",
+        "The k-th is looked for on the second axis. The vocabulary is on the last one, however many there are.",
+        "karpathy/nanoGPT @3adf61e model.py, where there are always two",
+    ),
+    (
+        "top-k-axis-dropped",
+        EXCLUDE,
+        "return logits.masked_fill(logits < best[..., -1], -math.inf)",
+        "The k-th logits have lost the last axis, so that they do not fit the rows. Keep it.",
         "",
     ),
     (
@@ -1580,4 +1673,23 @@ _edited(
     "The rest is set to 1e-10, a logit like any other. Only minus infinity has probability 0.",
     (EXCLUDE, EXCLUDE.replace("-math.inf", "1e-10")),
     source="https://github.com/karpathy/minGPT/issues/10",
+)
+_edited(
+    top_p_filter,
+    "top-p-axis-1",
+    "The softmax is taken over axis 1. The vocabulary is on the last axis, however many there are.",
+    (PROBS, "probs = torch.softmax(descending, dim=1)"),
+)
+_edited(
+    top_p_filter,
+    "top-p-least-probable-cut",
+    "The least probable tokens are cut as long as they have at most 1 - p together. That splits ties, and at p = 1 it cuts "
+    "tokens whose probability rounds to 0.",
+    (SORTED, "ascending, order = logits.sort(dim=-1, stable=True)"),
+    (PROBS, "ends = torch.softmax(ascending, dim=-1).cumsum(dim=-1)"),
+    (BEFORE, ""),
+    (NEEDED, "removed = ends <= 1 - p\n    removed[..., -1:] = False"),
+    (LOWEST, ""),
+    (EXCLUDE, "return logits.masked_fill(removed.scatter(-1, order, removed), -math.inf)"),
+    source="huggingface/transformers @00857b6 logits_process.py",
 )
