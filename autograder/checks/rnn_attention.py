@@ -472,6 +472,12 @@ _softmax(
     source="Student code of Stanford CS224N, a4/nmt_model.py, where it happens to be right",
 )
 _softmax(
+    "softmax-size-1-axis",
+    "All weights of real keys are one: your softmax runs over an axis of size 1. Let it run over the axis of the keys.",
+    (SOFTMAX, "torch.softmax(scores.unsqueeze(-1), dim=-1).squeeze(-1)"),
+    source="https://github.com/DEEP-PolyU/KEQA_WSDM19/issues/2",
+)
+_softmax(
     "softmax-whole-batch",
     "All weights of the batch together sum to one. Each sentence should have a total of one for itself.",
     (SOFTMAX, "torch.softmax(scores.flatten(), dim=0).reshape(scores.shape)"),

@@ -649,6 +649,14 @@ for _id, _old, _new, _hint, _source in (
         "",
     ),
     (
+        "lstm-dot-instead-of-elementwise",
+        NEW_H,
+        "torch.sigmoid(output_gate) @ torch.tanh(new_c)",
+        "The output gate and the cell state are multiplied as matrices, which only fits when there are as many sentences as "
+        "components. A gate scales number by number.",
+        "https://community.deeplearning.ai/t/w1-lstm-network/41544",
+    ),
+    (
         "lstm-gates-overflow",
         "torch.sigmoid(forget_gate)",
         "(torch.exp(forget_gate) / (1 + torch.exp(forget_gate)))",
