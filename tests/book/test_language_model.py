@@ -285,3 +285,11 @@ def test_the_first_layer_looks_one_back_and_the_second_behind_the_earlier_occurr
     assert induction.weight_before(first) > 0.4
     assert induction.weight_after_earlier(second, texts) > 0.65
     assert induction.weight_after_earlier(single, texts) < 0.3
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_the_model_of_the_text_has_no_induction_heads(model):
+    again = drawn(200, 24, seed=5).repeat(1, 5)
+    losses = F.cross_entropy(model(again[:, :-1]).transpose(1, 2), again[:, 1:], reduction="none")
+    assert losses[:, -24:].mean() > losses[:, :23].mean() - 0.05
