@@ -304,7 +304,7 @@ def nat_decode_by_length(
     References
     ----------
     Gu et al., "Non-Autoregressive Neural Machine Translation" (2018), section 3, whose fertilities say the length;
-    Ghazvininejad et al., "Mask-Predict" (2019), section 2.2, which predicts it as here.
+    Ghazvininejad et al., "Mask-Predict" (2019), section 2, which predicts it as here.
 
     Examples
     --------
@@ -345,7 +345,7 @@ def nat_decode_until_eos(
 
     References
     ----------
-    Gu et al., "Non-Autoregressive Neural Machine Translation" (2018), section 3.1, on why the length is hard to know.
+    Gu et al., "Non-Autoregressive Neural Machine Translation" (2018), section 3, on why the length is hard to know.
 
     Examples
     --------
@@ -390,7 +390,7 @@ def length_predictor_loss(
 
     References
     ----------
-    Ghazvininejad et al., "Mask-Predict" (2019), section 2.2, whose encoder reads one more token to say the length.
+    Ghazvininejad et al., "Mask-Predict" (2019), section 2, whose encoder reads one more token to say the length.
 
     Examples
     --------
