@@ -126,7 +126,13 @@ def grade_directory(
             old = [(student, stem) for student, stem in handed_in if student in known[stem]]
             for batch in _recorded_batches(db_url, {stem for _, stem in handed_in}, old, flow, failures):
                 for task, result in batch:
-                    show(directory, task.found, result)
+                    try:
+                        show(directory, task.found, result)
+                    except OSError:
+                        raise
+                    except Exception as error:  # whatever is odd in one notebook, the others are filed
+                        failures.append(_failure(task, error))
+                        continue
                     results.write(task.found.student, task.key, result)
                 progress(len(batch), len(pending))
     handed_in = [(task.found.student, task.found.stem) for task in tasks]
@@ -230,7 +236,7 @@ def _batches(flow: _Flow, failures: list[str]) -> Iterator[Batch]:
         try:
             result = future.result()
         except Exception as error:
-            failures.append(f"{task.found.student}, {task.found.stem}: {type(error).__name__}: {error}")
+            failures.append(_failure(task, error))
             continue
         batch.append((task, result))
         if len(batch) >= BATCH or time.monotonic() - since > BATCH_SECONDS:
@@ -238,3 +244,8 @@ def _batches(flow: _Flow, failures: list[str]) -> Iterator[Batch]:
             batch, since = [], time.monotonic()
     if batch:
         yield batch
+
+
+def _failure(task: Task, error: Exception) -> str:
+    """One line for a submission at which the grader itself failed."""
+    return f"{task.found.student}, {task.found.stem}: {type(error).__name__}: {error}"

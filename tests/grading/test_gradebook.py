@@ -239,3 +239,22 @@ def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run_and_no_old
         assert (grades["anna"].auto_score, grades["anna"].needs_manual_grade) == (0, False)
         # No old mark stands as if it were that of the new submission.
         assert (grades["ben"].auto_score, grades["ben"].needs_manual_grade) == (None, True)
+
+
+@pytest.mark.slow
+def test_a_notebook_that_cannot_be_shown_stops_nobody(tmp_path, url, monkeypatch):
+    for student in ("anna", "ben"):
+        folder = tmp_path / "submitted" / student / STEM
+        folder.mkdir(parents=True)
+        (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
+    original = batch.show
+
+    def show(directory, found, result):
+        if found.student == "anna":
+            raise AttributeError("odd")
+        original(directory, found, result)
+
+    monkeypatch.setattr(batch, "show", show)
+    outcome = batch.grade_directory(tmp_path / "submitted", [STEM], url, tmp_path)
+    assert outcome.failures == ["anna, getting_started: AttributeError: odd"]
+    assert [student for student, _ in outcome.results] == ["ben"]
