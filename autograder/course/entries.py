@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from autograder.grading.placing import DEPTH_LIMIT
 from autograder.grading.submission import SIZE_LIMIT, NotReadable
+from autograder.telling import JOINERS
 
 ENTRY_LIMIT = 100_000  # files in one zip
 RATIO_LIMIT = 200  # how many times smaller than itself a large file may be packed
@@ -134,9 +135,10 @@ def _name_of(info: zipfile.ZipInfo) -> str:
 
 
 def _clean(path: str) -> PurePosixPath:
-    """A path in one normal form of Unicode, without control characters and what cannot be written."""
+    """A path in one normal form of Unicode, without what a terminal obeys and what cannot be written."""
     text = unicodedata.normalize("NFC", path.encode("utf-8", "replace").decode())
-    return PurePosixPath("".join(" " if unicodedata.category(letter) in ("Cc", "Cf") else letter for letter in text))
+    obeyed = {letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf")} - set(JOINERS)
+    return PurePosixPath("".join(" " if letter in obeyed else letter for letter in text))
 
 
 def _read_packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -231,6 +231,13 @@ def test_folders_without_end_are_left_out_and_named(collect, grading, tmp_path):
     assert f"nested more than {DEPTH_LIMIT} deep are left out" in said
 
 
+def test_names_keep_the_joiners_that_their_script_needs(collect, grading, tmp_path):
+    names = ["علی\u200cرضا", "क्\u200dष"]
+    files = {f"{name}_{n}_assignsubmission_file_/a.ipynb": notebook("a") for n, name in enumerate(names, 1)}
+    assert collect(packed(tmp_path / "moodle.zip", files))[0] == 0
+    assert students(grading) == sorted(names)
+
+
 def exchange(root):
     def hand_in(user, time, text, stamp=None):
         name = f"{user}+{STEM}+{time} UTC+aB3_d-5fGh1k"
