@@ -43,7 +43,9 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     """The options that say what a submission may use and what shuts it in."""
     parser.add_argument("--cpu-seconds", type=positive, default=30, help="for a cell or a kernel (default: 30)")
     parser.add_argument(
-        "--wall-seconds", type=positive, help="the same by the clock (default: six times --cpu-seconds)"
+        "--wall-seconds",
+        type=positive,
+        help="the same by the clock (default: six times --cpu-seconds); the whole notebook has ten times as much",
     )
     parser.add_argument(
         "--sandbox",
