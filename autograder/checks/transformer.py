@@ -806,7 +806,7 @@ def _decoder_padding(draw):
 def _decoder_dropout(draw):
     sizes, batch, queries, keys = _sizes(draw, 3)
     last_layers = "self_attn.out_proj", "multihead_attn.out_proj", "linear2"
-    few = _with_few_results(_decoder_inputs(draw, sizes, (80,), 30, keys), *last_layers)
+    few = _with_few_results(_decoder_inputs(draw, sizes, (50,), 30, keys), *last_layers)
     half = {"sizes": sizes | {"dropout": 0.5}, "equal_tokens": True}
     inputs, sizes = _decoder_inputs(draw, sizes, (batch,), queries, keys), sizes | {"dropout": 1.0}
     yield Case("training, every sub-layer dropped", inputs, probe={"sizes": sizes})
