@@ -76,5 +76,5 @@ def render(docstring: str, types: dict[str, str], returned: str = "") -> list[no
             found.append(nodes.rubric("", title))
         if title == "Returns" and returned:
             found.append(nodes.paragraph("", "", *_kind(returned)))
-        found += definitions(text, types) if title in ("Parameters", "Returns", "Raises") else paragraphs(text)
+        found += definitions(text, types) if title in ("Parameters", "Attributes", "Returns", "Raises") else paragraphs(text)
     return found

@@ -222,6 +222,11 @@ def test_several_results_are_a_list_of_terms():
     ]
 
 
+def test_attributes_are_a_list_of_terms():
+    found = render("One line.\n\nAttributes\n----------\nlength\n    How many tokens.", {})
+    assert [node.astext().split("\n") for node in found[-1].children] == [["length", "", "How many tokens."]]
+
+
 def test_stars_are_emphasis_and_products_are_not():
     found = inline("The gate acts *after* its weights: a * b * c, ``x*y``.")
     assert [node.astext() for node in found if isinstance(node, nodes.emphasis)] == ["after"]
