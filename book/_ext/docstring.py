@@ -5,6 +5,7 @@ import textwrap
 
 from docutils import nodes
 
+OF_TERMS = ("Parameters", "Attributes", "Returns", "Raises")
 MARKED = re.compile(r"``(.+?)``|`(.+?)`|(?<!\w)\*(\w[^*]*)\*(?!\w)")
 
 
@@ -76,5 +77,5 @@ def render(docstring: str, types: dict[str, str], returned: str = "") -> list[no
             found.append(nodes.rubric("", title))
         if title == "Returns" and returned:
             found.append(nodes.paragraph("", "", *_kind(returned)))
-        found += definitions(text, types) if title in ("Parameters", "Attributes", "Returns", "Raises") else paragraphs(text)
+        found += definitions(text, types) if title in OF_TERMS else paragraphs(text)
     return found
