@@ -23,6 +23,8 @@ from sphinx.util.math import get_node_equation_number
 
 logger = logging.getLogger(__name__)
 
+# It asks for one of two forms of a script letter. The site's font has one form, and not this character.
+CHANCERY = "\N{VARIATION SELECTOR-1}"
 NUMBERED = r"\\(begin|end)\{(align|alignat|equation|gather|multline)\}"
 
 
@@ -49,7 +51,7 @@ def convert(converter: LatexToMathML, tex: str, display: bool) -> str:
             "put :label: on a {math} directive and refer to it with {eq}."
         )
     try:
-        return converter.convert_with_local_state(tex, displaystyle=display)
+        return converter.convert_with_local_state(tex, displaystyle=display).replace(CHANCERY, "")
     except LatexError as error:
         place, _, reason = str(error).partition(": ")
         here = int(place) if place.isdigit() else 0

@@ -195,6 +195,10 @@ def test_a_signature_keeps_names_and_defaults():
     assert types(function)["axis"] == "``int``, ``-1`` by default"
 
 
+def test_script_letters_come_without_a_selector_of_their_form():
+    assert "<mi>𝒪</mi>" in convert(LatexToMathML(), r"\mathcal{O}(N^2)", display=False)
+
+
 def test_a_docstring_splits_into_its_sections():
     text = "One line.\n\nParameters\n----------\nx\n    The input.\n\nNotes\n-----\nPlain ``code``."
     assert list(sections(text)) == ["", "Parameters", "Notes"]
