@@ -24,7 +24,7 @@ from lab.training import fit
 CONTEXT, BATCH = 128, 4
 WIDTH, NUM_HEADS, NUM_LAYERS = 64, 2, 2
 # For each width of the chapter's models: how many steps, and the largest learning rate, which was tried out.
-STEPS = {16: 500, 32: 1000, WIDTH: 1400}
+STEPS = {16: 425, 32: 750, WIDTH: 1250}
 PEAK = {16: 1.5e-2, 32: 1e-2, WIDTH: 6e-3}
 
 

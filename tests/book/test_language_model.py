@@ -162,7 +162,7 @@ def judged(model, corpus):
 def test_cold_texts_repeat_themselves_and_hot_ones_have_no_words(judged):
     judge, by_human = judged
     known_words, repeated = zip(*(judge(temperature=temperature) for temperature in (0.0, 0.5, 1.0, 1.5)), strict=True)
-    assert known_words[0] > 0.85
+    assert known_words[0] > 0.75
     assert repeated[0] > 0.15
     assert max(repeated[1:]) < 0.05
     assert known_words[1] > known_words[2] + 0.1 > known_words[3] + 0.2
@@ -216,7 +216,7 @@ def test_losses_that_leak_are_too_good_and_useless_in_writing(corpus):
     for name, (block, loss) in versions.items():
         torch.manual_seed(0)
         trained = LanguageModel(V, 32, num_heads=1, block=block)
-        ends[name] = np.mean(train(trained, corpus.train, 300, loss, context=32, batch=16, lr=1e-2)[-20:])
+        ends[name] = np.mean(train(trained, corpus.train, 250, loss, context=32, batch=16, lr=1e-2)[-20:])
         with torch.no_grad():
             alone[name] = F.cross_entropy(trained(asked[:, :-1])[:, -1], asked[:, -1]).item()
     assert ends["right"] > 2
