@@ -32,6 +32,14 @@ def result(score, kernel="softmax", **options):
     return SubmissionResult(STEM, (mark,), **options)
 
 
+def _hand_in_untouched(directory, *students):
+    """Each student hands in the notebook as it was given out."""
+    for student in students:
+        folder = directory / "submitted" / student / STEM
+        folder.mkdir(parents=True)
+        shutil.copy(notebooks.released_path(STEM), folder / f"{STEM}.ipynb")
+
+
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
     """An empty gradebook, which nbgrader takes seconds to make."""
@@ -162,9 +170,7 @@ def test_feedback_escapes_what_students_write():
 def test_commands_say_what_is_wrong(tmp_path, capsys):
     out = ["--out", str(tmp_path)]
     (tmp_path / "empty").mkdir()
-    folder = tmp_path / "submitted" / "anna" / STEM
-    folder.mkdir(parents=True)
-    (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
+    _hand_in_untouched(tmp_path, "anna")
     for command, words in {
         ("grade", str(tmp_path / "nowhere"), *out): "not a directory",
         ("grade", str(tmp_path / "empty"), *out): "holds no notebook",
@@ -190,9 +196,7 @@ def test_help_is_there(command, capsys):
 
 @pytest.mark.slow
 def test_the_commands_end_to_end(tmp_path, capsys):
-    folder = tmp_path / "submitted" / "=anna" / STEM
-    folder.mkdir(parents=True)
-    (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
+    _hand_in_untouched(tmp_path, "=anna")
     out = ["--out", str(tmp_path)]
     assert cli.main(["grade", "--unsafe", *out]) == 0
     shown = capsys.readouterr()
@@ -208,10 +212,7 @@ def test_the_commands_end_to_end(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run_and_no_old_mark(tmp_path, url, monkeypatch):
-    for student in ("anna", "ben"):
-        folder = tmp_path / "submitted" / student / STEM
-        folder.mkdir(parents=True)
-        (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
+    _hand_in_untouched(tmp_path, "anna", "ben")
     original = batch._submit
     fail = True
 
@@ -243,10 +244,7 @@ def test_a_fault_of_the_grader_leaves_the_submission_for_the_next_run_and_no_old
 
 @pytest.mark.slow
 def test_a_notebook_that_cannot_be_shown_stops_nobody(tmp_path, url, monkeypatch):
-    for student in ("anna", "ben"):
-        folder = tmp_path / "submitted" / student / STEM
-        folder.mkdir(parents=True)
-        (folder / f"{STEM}.ipynb").write_bytes(notebooks.released_path(STEM).read_bytes())
+    _hand_in_untouched(tmp_path, "anna", "ben")
     original = batch.show
 
     def show(directory, found, result):
