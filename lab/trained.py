@@ -44,8 +44,9 @@ def trained_once(build: Callable[..., nn.Module], train: Callable[..., Any], *, 
     folder = root / "_build" / "cache" / "trained"
     folder.mkdir(parents=True, exist_ok=True)
     asked = _digest([_name(build), _name(train), arguments])
-    place = folder / f"{asked}-{_digest([torch.__version__, *_code(build, train)])}.pt"
     with FileLock(folder / f"{asked}.lock"):
+        # Inside the lock, for two threads that parse at once can break Python 3.11's parser (CPython issue 106905).
+        place = folder / f"{asked}-{_digest([torch.__version__, *_code(build, train)])}.pt"
         if place.exists():
             kept = torch.load(place, weights_only=True)
             model.load_state_dict(kept["weights"])

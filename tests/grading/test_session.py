@@ -137,14 +137,16 @@ def test_no_answer_and_no_seed_is_in_the_memory_of_student_code():
         "next answer": exam.target(1)["weights"].tobytes()[:24],
         "seed": struct.pack("<Q", seed),
         "seed as text": str(seed).encode(),
+        "nowhere": b"kept by nobody but by the search",
     }
-    # Masked, so that the cell itself is not found.
-    masked = {name: bytes(255 - byte for byte in needle) for name, needle in needles.items()}
+    # Searched for as escapes, which are compiled to numbers of four bytes: the search itself is not found.
+    patterns = {name: b"".join(rb"\x%02x" % byte for byte in needle) for name, needle in needles.items()}
     code = f"""
+import re
 from pathlib import Path
-masked = {masked!r}
+patterns = {{name: re.compile(pattern) for name, pattern in {patterns!r}.items()}}
 def softmax(x, axis=-1):
-    if not masked:
+    if not patterns:
         return x
     found = set()
     areas = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
@@ -158,11 +160,8 @@ def softmax(x, axis=-1):
                 content = memory.read(end - start)
             except (OSError, OverflowError):
                 continue
-            for name, needle in masked.items():
-                plain = bytes(255 - byte for byte in needle)
-                if plain in content:
-                    found.add(name)
-    masked.clear()
+            found |= {{name for name, pattern in patterns.items() if pattern.search(content)}}
+    patterns.clear()
     raise RuntimeError(f"found {{sorted(found)}}")
 """
     worker = Worker(STEM, sandbox.UNSAFE)
