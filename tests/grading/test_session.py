@@ -112,10 +112,10 @@ def test_the_clock_of_a_kernel_goes_on_from_case_to_case(worker):
 
 def test_a_notebook_of_many_slow_cells_is_stopped_as_a_whole(worker, monkeypatch):
     monkeypatch.setattr(session, "WHOLE", 1)
-    cells = ["import time; time.sleep(0.4)"] * 20
+    cells = ["import time; time.sleep(0.4)"] * 50
     begun = time.monotonic()
     _, fault, came = run(worker, SETUP, *cells, limits=Limits(cpu_seconds=1, wall_seconds=3))
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < 12
     assert fault.text == came.problems[-1].text == "Stopped after 3 s by the clock, all cells and kernels together."
 
 
