@@ -201,7 +201,7 @@ def learned_position_embedding(
     """
     if len(table) != 1 + grid[0] * grid[1]:
         raise ValueError(
-            f"table has {len(table)} rows; for the class token and a grid of {grid[0]} by {grid[1]} patches it must have "
+            f"table has {len(table)} rows; for the class token and {grid[0]} by {grid[1]} patches it must have "
             f"{1 + grid[0] * grid[1]}."
         )
     of_class, of_patches = table[:1], table[1:]
