@@ -34,7 +34,10 @@ class Case:
         The contract says that these arguments raise an error. Any error is right, as PyTorch's own is where the student
         took out the kernel's input check; to return something is wrong.
     count_work
-        Whether the largest tensor that the kernel makes is compared too (a PyTorch kernel only).
+        Whether the largest tensor that the kernel makes and its multiply-adds are compared too (a PyTorch kernel only).
+    memory_mb
+        What the kernel may take beyond what its process has, for a case that is too large for the wrong kernel: to ask
+        for more raises an error. None sets no limit but the process's own.
     probe
         Free settings for probes that do more than call the kernel once.
     watch
@@ -50,6 +53,7 @@ class Case:
     repeated: bool = False
     refused: bool = False
     count_work: bool = False
+    memory_mb: int | None = None
     probe: Mapping[str, Any] = field(default_factory=dict)
     watch: tuple[str, ...] = ()
 

@@ -104,10 +104,7 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
     if name.startswith(WORK):
         if given <= WORK_FACTOR * target:
             return None
-        text = (
-            f"The largest tensor your kernel makes has {int(given):,} entries, over {WORK_FACTOR} times what it needs."
-        )
-        discreet = f"The largest tensor your kernel makes has over {WORK_FACTOR} times the entries that it needs."
+        text, discreet = (f"{said}, over {WORK_FACTOR} times what it needs." for said in _work_said(name, given))
         return Mismatch(name, "work", text, discreet=discreet)
     if given.dtype != target.dtype:
         return Mismatch(name, "dtype", f"{label} should have dtype {target.dtype}; yours has dtype {given.dtype}.")
@@ -142,6 +139,16 @@ def _mismatch(name: str, target: np.ndarray, given: np.ndarray | None) -> Mismat
         error = "the largest error" if wrong.size > 1 else "the error"
         text += f"; {error} is {np.nanmax(gap):.2g}" if np.isfinite(gap).any() else ""
     return Mismatch(name, "values", text + ".", index, discreet)
+
+
+def _work_said(name: str, given: np.ndarray) -> tuple[str, str]:
+    """How much work was counted, with the number and without it."""
+    if name == "work_largest":
+        return (
+            f"The largest tensor your kernel makes has {int(given):,} entries",
+            "The largest tensor your kernel makes has too many entries",
+        )
+    return f"Your kernel does {int(given):,} multiply-adds", "Your kernel does too many multiply-adds"
 
 
 def _other_shape(wanted: tuple[int, ...], given: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import importlib
 import io
+import os
 import sys
 import traceback
 import warnings
@@ -83,6 +84,25 @@ class _Printed(io.TextIOBase):
 
 
 @contextlib.contextmanager
+def _memory_limit(megabytes: int | None):
+    """Let this process take only so much more memory; its own limit stays where it is lower, or is not enforced."""
+    if megabytes is None or not os.path.exists("/proc/self/statm"):
+        yield
+        return
+    import resource  # Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as pages:
+        taken = int(pages.read().split()[0]) * resource.getpagesize()
+    limits = [limit for limit in (taken + (megabytes << 20), soft) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextlib.contextmanager
 def _nothing_printed():
     """Let ``print`` do nothing where its text would be dropped; to make that of a tensor takes longer than a kernel."""
     dropped = sys.stdout, sys.stderr
@@ -119,6 +139,7 @@ def run_probe(stem: str, name: str, kernel: Callable, case: Case, sandboxed: boo
         warnings.catch_warnings(),
         _nothing_printed() if sandboxed else put_back(),
         default_settings(),
+        _memory_limit(case.memory_mb),
         watching(case.watch) as watched,
     ):
         warnings.simplefilter("ignore")
@@ -169,7 +190,8 @@ def call_numpy(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str
 def call_torch(kernel: Callable, case: Case, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """Call a PyTorch kernel once; outputs by name, ``NAME_after`` for each tensor given, ``grad_NAME`` where asked.
 
-    Where the case counts work, ``work_largest`` is the number of entries of the largest tensor that the kernel made.
+    Where the case counts work, ``work_largest`` is the number of entries of the largest tensor that the kernel made,
+    and ``work_multiply_adds`` that of its multiply-adds.
     The gradient is that of the sum of all outputs, each entry weighted by a fixed number of its own.
     """
     given = {name: _as_tensor(value, case) for name, value in case.inputs.items()}
@@ -215,7 +237,7 @@ def _reversed(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _counting(wanted: bool):
-    """Yield a dict that holds ``work_largest`` once the block has ended, where that is wanted."""
+    """Yield a dict that holds what was counted once the block has ended, where that is wanted."""
     counted: dict[str, np.ndarray] = {}
     if not wanted:
         yield counted
@@ -225,6 +247,7 @@ def _counting(wanted: bool):
     with Counter() as counter:
         yield counted
     counted["work_largest"] = np.array(counter.work.largest)
+    counted["work_multiply_adds"] = np.array(counter.work.multiply_adds)
 
 
 def gradients(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:

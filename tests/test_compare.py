@@ -119,4 +119,7 @@ def test_counted_work_may_differ_by_a_small_factor():
     found = mismatch(10_000, name="work_largest", right=np.array(100))
     assert found.kind == "work"
     assert "10,000 entries" in found.text
+    found = mismatch(10_000, name="work_multiply_adds", right=np.array(100))
+    assert found.text == "Your kernel does 10,000 multiply-adds, over 3 times what it needs."
+    assert found.discreet == "Your kernel does too many multiply-adds, over 3 times what it needs."
     assert same({"work_largest": np.array(1)}, {"work_largest": np.array(1000)})

@@ -3,9 +3,11 @@
 import builtins
 import contextlib
 import cProfile
+import dataclasses
 import inspect
 import io
 import random
+import resource
 import subprocess
 import sys
 
@@ -297,6 +299,24 @@ def test_work_is_counted_where_it_is_asked_for():
     case = Case("", {"x": MATRIX}, count_work=True)
     arrays = call_torch(lambda x: (x[:, None] * x[None]).sum(-1), case, ("out",))
     assert arrays["work_largest"] == 2 * 2 * 3
+    assert arrays["work_multiply_adds"] == 2 * 2 * 3 + 2 * 2 * 3  # the products, and their sums
+
+
+def test_a_kernel_takes_no_more_memory_than_its_case_gives():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    case = dataclasses.replace(SOFTMAX_CASE, memory_mb=100)
+
+    def large(x, axis):
+        return np.zeros(10**8)[: x.size].reshape(x.shape)
+
+    def small(x, axis):
+        return np.zeros(10**6)[: x.size].reshape(x.shape)
+
+    fault = run_probe("getting_started", "softmax", large, case).fault
+    assert (fault.kind, "Unable to allocate" in fault.text) == ("raised", True)
+    assert run_probe("getting_started", "softmax", small, case).fault is None
+    assert run_probe("getting_started", "softmax", large, SOFTMAX_CASE).fault is None
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_numpy_kernels_are_checked_without_torch():
