@@ -10,7 +10,7 @@ from autograder.reference.transformer import EncoderBlock
 
 def patchify(
     images: Float[Tensor, "batch channel height width"], patch_size: int
-) -> Float[Tensor, "batch patch channel*patch_size*patch_size"]:
+) -> Float[Tensor, "batch patch numbers"]:
     """Cut images into square patches that do not overlap, and lay each patch's numbers in one row.
 
     Parameters
@@ -156,8 +156,8 @@ def class_token(
 
 
 def learned_position_embedding(
-    table: Float[Tensor, "1+patch d_model"], grid: tuple[int, int], new_grid: tuple[int, int]
-) -> Float[Tensor, "1+new_patch d_model"]:
+    table: Float[Tensor, "token d_model"], grid: tuple[int, int], new_grid: tuple[int, int]
+) -> Float[Tensor, "new_token d_model"]:
     """Learned position vectors for an image of another size: those of the patches interpolated in two dimensions.
 
     Parameters
