@@ -149,18 +149,16 @@ def cut_by_view(images: Tensor, patch_size: int) -> Tensor:
     return unpatchify(images.reshape(len(images), grid[0] * grid[1], -1), grid, patch_size)
 
 
-class CutByView(VisionTransformer):
-    """A Vision Transformer whose patches are cut by a mere ``view``."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Score the classes of each image."""
-        return super().forward(cut_by_view(images, self.patch_size))
-
-
 def _without_positions(**sizes) -> nn.Module:
     model = new_model(**sizes)
     nn.init.zeros_(model.positions)
     model.positions.requires_grad_(False)
+    return model
+
+
+def _cut_by_view(**sizes) -> nn.Module:
+    model = new_model(**sizes)
+    model.register_forward_pre_hook(lambda model, given: (cut_by_view(given[0], model.patch_size),))
     return model
 
 
@@ -190,7 +188,7 @@ KINDS: dict[str, Callable[..., nn.Module]] = {
     "transformer": new_model,
     "without positions": _without_positions,
     "mean of patches": _mean_of_patches,
-    "cut by view": lambda **sizes: new_model(CutByView, **sizes),
+    "cut by view": _cut_by_view,
     "convolutions": _convolutions,
     "perceptron": _perceptron,
     "linear": _linear,
