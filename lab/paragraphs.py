@@ -22,8 +22,8 @@ NO_PROSE = re.compile(
 # What stands in the source, and what a reader sees of it.
 SEEN = (
     (r":{3,}\{\w+\} ?|^:{3,}$", "\n"),  # questions are prose, and so are their answers
-    (r"\{glue:text\}`.*?`", "…"),
-    (r"\{(?:cite|cite:t|cite:p|eq|numref)\}`.*?`", ""),
+    (r"\{(?:glue:text|eq|numref)\}`.*?`", "…"),
+    (r"\{cite(?::[tp])?\}`.*?`", ""),
     (r"\{\w+\}`(.*?)(?: <.*?>)?`", r"\1"),
     (r"\[(.*?)\]\(.*?\)", r"\1"),
     (r"\\(?:mathrm|operatorname|text|mathbf|frac|left|right|[,;! ])", " "),

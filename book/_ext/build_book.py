@@ -44,9 +44,12 @@ def changed(now: dict[str, str]) -> set[str]:
     return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
 
 
-def only_pages(names: set[str]) -> bool:
-    """Whether nothing but pages changed, so that Sphinx itself knows what to write again."""
-    return all(Path(name).match("book/*.md") for name in names)
+def only_pages(names: set[str], executed: set[str]) -> bool:
+    """Whether nothing but pages changed, so that Sphinx itself knows what to write again.
+
+    Not so where a page that did not change was executed, because it reads one that did.
+    """
+    return all(Path(name).match("book/*.md") for name in names) and executed <= {Path(name).stem for name in names}
 
 
 def build() -> int:
@@ -59,12 +62,13 @@ def build() -> int:
     from execution import Outputs, execute_changed  # slow to import, and most often not needed
 
     begin = time.perf_counter()
-    incremental = RECORD.exists() and only_pages(names)
+    recorded = RECORD.exists()
     RECORD.unlink(missing_ok=True)
-    _, failures = execute_changed(ROOT, Outputs(BUILD / "cache"))
+    executed, failures = execute_changed(ROOT, Outputs(BUILD / "cache"))
     if failures:
         print("\n\n".join(str(failure) for failure in failures), file=sys.stderr)
         return 1
+    incremental = recorded and only_pages(names, executed)
     command = [str(Path(sys.executable).with_name("jupyter-book")), *OPTIONS, *([] if incremental else ["--all"])]
     if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
         print("The site was not built; the warnings above say why, and warnings are errors.", file=sys.stderr)

@@ -30,6 +30,8 @@ FOUND_BY_STEM = {
     "autograder/catalog.py": [f"autograder/{room}/{{stem}}.py" for room in ("probes", "checks", "reference")],
     "autograder/notebooks.py": ["exercises/{stem}/{stem}.ipynb", "solutions/{stem}/{stem}.py"],
 }
+# What a module reads when it runs: the prose of other pages.
+READ = {"lab/paragraphs.py": ["book/_toc.yml", "book/*.md"]}
 # One thread each; figures in the page, whatever the terminal's own settings are.
 VARIABLES = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -92,7 +94,7 @@ def imported_files(code: str, stem: str, root: Path) -> set[Path]:
     """Files of our packages that ``code`` imports, and those that they import in turn.
 
     Checks and notebooks are found by a chapter's name, not by an import, so a page that uses what finds them depends on
-    those of its own chapter. A package that is used counts with its data files.
+    those of its own chapter. A package that is used counts with its data files, and a module with what it reads.
     """
     found: set[Path] = set()
     waiting = list(_modules(ast.parse(code), "", root))
@@ -103,6 +105,8 @@ def imported_files(code: str, stem: str, root: Path) -> set[Path]:
         found.add(path)
         if path.name == "__init__.py":
             found |= {f for f in path.parent.rglob("*") if f.is_file() and f.suffix not in (".py", ".pyc")}
+        read = (file for pattern in READ.get(path.relative_to(root).as_posix(), ()) for file in root.glob(pattern))
+        found |= {file for file in read if file.stem != stem}
         by_stem = [root / name.format(stem=stem) for name in FOUND_BY_STEM.get(path.relative_to(root).as_posix(), ())]
         waiting += [file for file in by_stem if file.exists() and root / "autograder" in file.parents]
         found |= {file for file in by_stem if file.exists() and root / "autograder" not in file.parents}
@@ -193,8 +197,8 @@ def execute(chapter: Chapter, timeout: int = 600) -> tuple[nbformat.NotebookNode
 
 def execute_changed(
     root: Path, outputs: Outputs, workers: int = 2, say: Callable[[str], None] = print
-) -> tuple[int, list[ChapterFailed]]:
-    """Execute the chapters whose inputs changed, ``workers`` at a time; how many ran, and those that failed."""
+) -> tuple[set[str], list[ChapterFailed]]:
+    """Execute the chapters whose inputs changed, ``workers`` at a time; the stems of these, and those that failed."""
     keys = {chapter.stem: (chapter, key(chapter, root)) for chapter in chapters(root)}
     stale = [(chapter, digest) for chapter, digest in keys.values() if not outputs.has(chapter, digest)]
     failures: list[ChapterFailed] = []
@@ -210,4 +214,4 @@ def execute_changed(
                 continue
             outputs.put(chapter, notebook, digest, seconds)
             say(f"[{count}/{len(stale)}] {chapter.stem}: {seconds:.0f} s")
-    return len(stale), failures
+    return {chapter.stem for chapter, _ in stale}, failures

@@ -61,6 +61,12 @@ def test_imports_are_followed_through_modules(course):
     assert names == {"lab/__init__.py", "lab/plots.py", "lab/colours.py"}
 
 
+def test_a_page_that_reads_other_pages_depends_on_them_but_not_on_its_own_prose(course):
+    (course / "lab" / "paragraphs.py").write_text("", encoding="utf-8")
+    names = {file.name for file in imported_files("from lab import paragraphs", "one", course)}
+    assert names == {"__init__.py", "paragraphs.py", "_toc.yml", "intro.md", "two.md"}
+
+
 def test_a_page_that_uses_the_catalog_depends_on_its_own_checks(course):
     found = imported_files("def late():\n    from autograder.catalog import checks", "one", course)
     names = {path.relative_to(course).as_posix() for path in found}
@@ -90,12 +96,12 @@ def test_chapters_run_once_until_something_they_use_changes(course, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(course))
     outputs = Outputs(course / "cache")
     said = []
-    assert execute_changed(course, outputs, say=said.append) == (2, [])
+    assert execute_changed(course, outputs, say=said.append) == ({"one", "two"}, [])
     assert sorted(line.split("] ")[1].split(":")[0] for line in said) == ["one", "two"]
-    assert execute_changed(course, outputs, say=said.append) == (0, [])
+    assert execute_changed(course, outputs, say=said.append) == (set(), [])
     (course / "lab" / "colours.py").write_text("BLUE = 2\n", encoding="utf-8")
     said.clear()
-    assert execute_changed(course, outputs, say=said.append) == (1, [])
+    assert execute_changed(course, outputs, say=said.append) == ({"one"}, [])
     assert said[0].startswith("[1/1] one: ")
 
 
@@ -116,8 +122,8 @@ def test_a_failing_chapter_is_named_with_its_cell_and_does_not_stop_the_rest(cou
     )
     (course / "book" / "one.md").write_text(page("3 + 3"), encoding="utf-8")
     outputs = Outputs(course / "cache")
-    count, failures = execute_changed(course, outputs, say=lambda line: None)
-    assert count == 2
+    executed, failures = execute_changed(course, outputs, say=lambda line: None)
+    assert executed == {"one", "two"}
     assert len(failures) == 1
     message = str(failures[0])
     assert message.startswith("two.md, code cell at line 13:")
@@ -135,9 +141,10 @@ def test_an_endless_cell_is_stopped(course):
 
 
 def test_only_changed_pages_are_written_again():
-    assert build_book.only_pages({"book/intro.md", "book/glossary.md"})
-    assert not build_book.only_pages({"book/intro.md", "lab/plots.py"})
-    assert not build_book.only_pages({"book/_static/site.css"})
+    assert build_book.only_pages({"book/intro.md", "book/glossary.md"}, {"intro"})
+    assert not build_book.only_pages({"book/intro.md", "lab/plots.py"}, set())
+    assert not build_book.only_pages({"book/_static/site.css"}, set())
+    assert not build_book.only_pages({"book/intro.md"}, {"intro", "a_page_that_reads_it"})
 
 
 def test_what_changed_since_the_last_build(tmp_path, monkeypatch):
