@@ -1,7 +1,8 @@
 """Deep stacks of blocks with the norm before or behind each sub-layer.
 
 - ``trained(order, seed)``: the losses of a deep stack that learns to turn a sequence round.
-- ``gradient_by_depth(order, depth)``: the gradient that each block's weights get before any training.
+- ``gradient_by_depth(model)``: the gradient that each block's weights get.
+- ``identity_path(model)``: what is left of a token on the path that goes round all sub-layers.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from torch.nn import functional as F
 
 from autograder.reference.modern_transformer import PreNormBlock
 from autograder.reference.self_attention import sinusoidal_positions
-from autograder.reference.transformer import EncoderBlock, layer_norm
+from autograder.reference.transformer import EncoderBlock, layer_norm, residual_add_norm
+from lab.ablations import replaced
 from lab.trained import trained_once
 
 SYMBOLS, LENGTH, BATCH = 10, 8, 16
@@ -93,14 +95,32 @@ def _train(model: Stack, order: str, warm_up: int, seed: int, steps: int, lr: fl
     return train(model, warm_up, steps, lr, seed)
 
 
-def gradient_by_depth(order: str, depth: int, seeds: int = 4) -> list[float]:
-    """The norm of the gradient of each block's feed-forward weights before training, the mean of several draws.
+def gradient_by_depth(model: Stack) -> list[float]:
+    """The norm of the gradient of each block's second weight matrix of the feed-forward network, for one batch."""
+    loss = reversal_loss(model, torch.Generator().manual_seed(0))
+    return [gradient.norm().item() for gradient in torch.autograd.grad(loss, [b.linear2.weight for b in model.blocks])]
 
-    The measurement of Xiong and others (2020), on the second weight matrix of the network.
+
+@torch.no_grad()
+def identity_path(model: Stack) -> list[float]:
+    """The factor of a token on the path round all sub-layers, the mean over tokens: at the input and behind each block.
+
+    Each norm on the way divides what comes along by the standard deviation of the token that it reads. A norm behind
+    the last block counts with that block.
     """
-    norms = torch.zeros(depth)
-    for seed in range(seeds):
-        model = untrained(order, depth, seed)
-        reversal_loss(model, torch.Generator().manual_seed(seed)).backward()
-        norms += torch.stack([block.linear2.weight.grad.norm() for block in model.blocks]) / seeds
-    return norms.tolist()
+    symbols = torch.randint(SYMBOLS, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
+    if model.norm is not None:
+        last = []
+        hook = model.blocks[-1].register_forward_hook(lambda _, given, output: last.append(output))
+        model(symbols)
+        hook.remove()
+        return [1.0] * len(model.blocks) + [(1 / last[0].std(-1, correction=0)).mean().item()]
+    factors = [torch.ones(BATCH, LENGTH)]
+
+    def watched(x: Tensor, sublayer_output: Tensor, *parameters) -> Tensor:
+        factors.append(factors[-1] / (x + sublayer_output).std(-1, correction=0))
+        return residual_add_norm(x, sublayer_output, *parameters)
+
+    with replaced(residual_add_norm=watched):
+        model(symbols)
+    return [factor.mean().item() for factor in factors[::2]]
