@@ -19,7 +19,7 @@ from lab.trained import trained_once
 
 SYMBOLS, LENGTH, BATCH = 10, 8, 16
 DEPTH, WIDTH, NUM_HEADS, D_FF = 10, 32, 4, 64
-STEPS, LR, WARM_UP = 300, 1e-2, 100
+STEPS, LR, WARM_UP = 250, 1e-2, 80
 ORDERS = {"post": EncoderBlock, "pre": PreNormBlock}
 
 

@@ -30,6 +30,7 @@ class Looker(nn.Module):
     def __init__(self, positions: str):
         super().__init__()
         self.positions = positions
+        self.layout = "interleaved"
         self.embedding = nn.Embedding(SYMBOLS, WIDTH)
         self.table = nn.Embedding(LONGEST, WIDTH) if positions == "learned" else None
         self.projections = nn.Linear(WIDTH, 3 * WIDTH)
@@ -51,7 +52,7 @@ class Looker(nn.Module):
         Q, K, V = (split_heads(part, NUM_HEADS) for part in projected)
         if self.positions.startswith("rotary"):
             base = 100.0 if self.positions.endswith("100") else 10000.0
-            Q, K = (rotary_embedding(part, positions, base) for part in (Q, K))
+            Q, K = (rotary_embedding(part, positions, base, self.layout) for part in (Q, K))
         attn_output = scaled_dot_product_attention(Q, K, V, causal_mask(length, length))
         x = x + self.output(merge_heads(attn_output))
         x = x + self.network(rms_norm(x, self.gains[1]))

@@ -26,7 +26,7 @@ from lab.trained import trained_once
 from lab.training import fit
 
 WIDTH, NUM_HEADS, NUM_LAYERS = 64, 4, 2
-CONTEXT, BATCH, STEPS, PEAK = 64, 6, 220, 6e-3
+CONTEXT, BATCH, STEPS, PEAK = 64, 6, 180, 6e-3
 KERNELS = ("rms_norm", "swiglu", "rotary_embedding", "grouped_query_attention")
 
 
