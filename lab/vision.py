@@ -38,7 +38,8 @@ SIZES = {
     "d_ff": 64,
     "num_layers": 2,
 }
-STEPS, BATCH, PEAK = 1500, 64, 1e-2
+STEPS, BATCH, PEAK = 1500, 64, 8e-3
+POSITION_STD = 0.2
 SHORT = 300  # steps of a short run, for comparisons
 
 
@@ -79,12 +80,12 @@ def everywhere(images: Tensor) -> Tensor:
 def new_model(model_class: Callable[..., nn.Module] = VisionTransformer, seed: int = 0, **sizes) -> nn.Module:
     """An untrained Vision Transformer of the chapter's sizes, but for those that are given.
 
-    Its positions are drawn as large as the tokens of a narrow model, with standard deviation 1. From the usual 0.02,
-    which suits a width of 768, so small a model needs longer to tell places apart.
+    Its positions are drawn larger than usual, with standard deviation ``POSITION_STD``. From 0.02, which suits a width
+    of 768, so small a model needs longer to tell places apart.
     """
     torch.manual_seed(seed)
     model = model_class(**(SIZES | sizes))
-    nn.init.normal_(model.positions)
+    nn.init.normal_(model.positions, std=POSITION_STD)
     return model
 
 
