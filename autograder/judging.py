@@ -15,7 +15,7 @@ from autograder.compare import Mismatch, first_mismatch, same
 from autograder.probing import Fault, Outcome, run_probe
 from autograder.reading import placeholder_line
 
-EXAMS = 64  # that are kept: all kernels of a course which is graded in one run
+EXAMS = 256  # that are kept: all kernels of a course which is graded in one run
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,11 @@ def _exam(name: str, seed: int | None, aspects: tuple[Aspect, ...]) -> Exam:
 def exam(name: str, seed: int | None = None) -> Exam:
     """The exam of a kernel: of the visible cases without a seed, of the hidden ones with one."""
     return _exam(name, seed, tuple(catalog.check_of(name).aspects))
+
+
+def forget_exams() -> None:
+    """Let go of the exams that are kept, with all that trusted kernels gave on them."""
+    _exam.cache_clear()
 
 
 def draw_cases(name: str, seed: int | None = None) -> list[tuple[str, Case]]:

@@ -15,7 +15,7 @@ import torch
 
 from autograder import catalog
 from autograder.checking import edited
-from autograder.judging import Report, evaluate
+from autograder.judging import Report, evaluate, forget_exams
 
 
 @dataclass
@@ -44,8 +44,11 @@ def measure(name: str, variants: Sequence[Callable], seeds: Iterable[int]) -> Sh
     row = Sharpness(name, mistakes=len(check.mistakes), variants=len(variants))
     rights = [*variants, edited(check.reference)]
     kernels = [*(mistake.kernel for mistake in check.mistakes), *rights]
-    # Seed by seed, so that the reference and the mistakes run once a seed for all kernels.
-    drawn = [[evaluate(name, kernel, seed) for kernel in kernels] for seed in (None, *seeds)]
+    drawn = []
+    for seed in (None, *seeds):
+        # Seed by seed, so that the reference and the mistakes run once a seed for all kernels.
+        drawn.append([evaluate(name, kernel, seed) for kernel in kernels])
+        forget_exams()
     reports = list(zip(*drawn, strict=True))
     for mistake, (visible, *hidden) in zip(check.mistakes, reports[: row.mistakes], strict=True):
         telling = hidden if visible.passed else [visible, *hidden]

@@ -108,6 +108,10 @@ def test_a_check_without_cases_is_not_a_pass(monkeypatch):
         evaluate("softmax", RIGHT)
 
 
+def test_the_exams_of_all_kernels_are_kept():
+    assert len(catalog.kernels()) <= judging.EXAMS
+
+
 def test_trusted_kernels_run_once_on_each_case(monkeypatch):
     runs = []
     monkeypatch.setattr(judging, "run_probe", lambda *args: runs.append(args[2]) or run_probe(*args))
