@@ -54,6 +54,7 @@ matmul_cost = Check(
     difficulty="warm-up",
     minutes=5,
     hints=(
+        "The queries are (N_q, d_k), the keys transposed (d_k, N_k), the values (N_k, d_v).",
         "A product of an (a, b) matrix with a (b, c) matrix has a * c entries, each a sum of b products.",
         "Write the shapes of both products of each order side by side: what has the first one, and what meets it?",
     ),
@@ -119,6 +120,7 @@ elu_features = Check(
     difficulty="warm-up",
     minutes=8,
     hints=(
+        "Weights must not be negative, so the map is positive everywhere: a straight line above zero, a curve below.",
         "Two pieces that meet at 0, where both are 1, with the same slope.",
         "`torch.where` computes both pieces everywhere. What is the exponential of 1,000, and what does an infinity that "
         "is not chosen do to the gradient?",
