@@ -156,6 +156,7 @@ gelu = Check(
     difficulty="warm-up",
     minutes=5,
     hints=(
+        "A gate that opens slowly: each number is multiplied by the probability that a normal number lies below it.",
         "The probability that a normal number lies below x is written with `torch.erf`.",
         "`erf` runs from -1 to 1, a probability from 0 to 1; and its argument is measured in units of the root of 2.",
     ),
