@@ -33,7 +33,7 @@ SPECIAL = torch.arange(LENGTH // 8, LENGTH, LENGTH // 4)  # four tokens
 WIDTH, NUM_HEADS = 32, 2
 MESSAGE, NOTHING = recall.NUM_KEYS, recall.NUM_KEYS + 1  # what a token asks for in the task "one message"
 TASKS = ("every token asks", "few tokens ask", "one message")
-STEPS = {"every token asks": 220, "few tokens ask": 120, "one message": 120}
+STEPS = {"every token asks": 170, "few tokens ask": 130, "one message": 120}
 
 WINDOWED = partial(local_attention, window=WINDOW)
 PATTERNS: dict[str, tuple[Callable, ...]] = {
