@@ -101,8 +101,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Best in the first and, with rough edges, in the last: the patches stand where they should, each turned by half a turn.
-# Where a patch stands tells more than what is in it. That is what the positions are for.
+# In the first, and in the second, where the upper half stands beside the lower one. In the third the patches are right
+# and their places are not; in the fourth the places are right and the patches are turned upside down. A model, too,
+# must know both: what is in a patch, and where it stands.
 #
 # </details>
 #
@@ -284,8 +285,8 @@ model.positions.data = learned
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Few are read right in the first three cases; one in ten would be by chance. With both mixed alike it is as if nothing
-# had happened: the model reads a set of patches, and each brings its place along.
+# In the first three cases hardly more than by chance, which is one in ten. With both mixed alike it is as if nothing had
+# happened: the model reads a set of patches, and each brings its place along.
 #
 # </details>
 #
@@ -320,9 +321,10 @@ for name, parts in {"last layer": of_last_layer, "rollout": of_rollout}.items():
 #
 # </details>
 #
-# **To try.** Double the height and width of the unseen digits by `F.interpolate` and let your model read them. It does,
-# and the positions fit. Why does it read them so badly? Make `patch_size=1` and look at the time of a step. Train with
-# `reach=0`, so that digits never move, and look at the loss and at the unseen digits.
+# **To try.** Make the unseen digits twice as high and wide with `F.interpolate`, once in the mode "nearest" and once
+# smoothly, and let your model read them. The positions fit both times. Why are the digits of one kind read so much worse?
+# Train a model with `patch_size=1`: what does a step cost? Train with `reach=0`, so that digits never move, and look at
+# the loss and at the unseen digits.
 #
 # ## Before you hand in
 #
