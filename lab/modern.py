@@ -215,7 +215,7 @@ def train(model: nn.Module, steps: int = STEPS, lr: float = PEAK, seed: int = 0,
         tokens = windows(text, BATCH, CONTEXT + 1, generator)
         return next_token_loss(model(tokens), tokens)
 
-    return fit(model, next_loss, steps, lr, warm_up=steps // 10, max_norm=1.0, progress=progress)
+    return fit(model, next_loss, steps, lr, warm_up=steps // 5, max_norm=1.0, progress=progress)
 
 
 def trained(name: str, seed: int = 0) -> tuple[ModernLanguageModel, list[float]]:
