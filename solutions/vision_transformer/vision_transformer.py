@@ -285,8 +285,8 @@ model.positions.data = learned
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In the first three cases hardly more than by chance, which is one in ten. With both mixed alike it is as if nothing had
-# happened: the model reads a set of patches, and each brings its place along.
+# In the first three cases hardly more than by chance, which is one in ten. With both mixed alike it is as if nothing
+# had happened: the model reads a set of patches, and each brings its place along.
 #
 # </details>
 #
@@ -322,9 +322,9 @@ for name, parts in {"last layer": of_last_layer, "rollout": of_rollout}.items():
 # </details>
 #
 # **To try.** Make the unseen digits twice as high and wide with `F.interpolate`, once in the mode "nearest" and once
-# smoothly, and let your model read them. The positions fit both times. Why are the digits of one kind read so much worse?
-# Train a model with `patch_size=1`: what does a step cost? Train with `reach=0`, so that digits never move, and look at
-# the loss and at the unseen digits.
+# smoothly, and let your model read them. The positions fit both times. Why are the digits of one kind read so much
+# worse? Train a model with `patch_size=1`: what does a step cost? Train with `reach=0`, so that digits never move, and
+# look at the loss and at the unseen digits.
 #
 # ## Before you hand in
 #
