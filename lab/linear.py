@@ -1,4 +1,4 @@
-"""Linear attention: what a state of fixed size can look up, how even its weights are, and what random features estimate.
+"""Linear attention: what its state can look up, how even its weights are, and what random features estimate.
 
 - ``ATTENTIONS``: softmax attention and linear attention, ``(query, key, value) -> attn_output``.
 - ``trained(name, d_k)``: a model for associative recall, trained once for page and tests.
