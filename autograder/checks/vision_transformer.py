@@ -774,7 +774,7 @@ GRID = "grid = (images.shape[-2] // self.patch_size, images.shape[-1] // self.pa
 TOKENS = "x = class_token(self.projection(patches), self.class_token)"
 POSITIONS = "x = x + learned_position_embedding(self.positions, self.grid, grid)"
 DROP = "x = F.dropout(x, self.dropout, self.training)"
-BLOCKS = "for block in self.blocks:\n            x = block(x)"
+BLOCKS = "for encoder_block in self.blocks:\n            x = encoder_block(x)"
 HEAD = "return self.head(x[:, 0])"
 TABLE = "learned_position_embedding(self.positions, self.grid, grid)"
 WITHOUT_SOURCE = "https://github.com/labmlai/annotated_deep_learning_paper_implementations/pull/221"
@@ -876,7 +876,7 @@ for _id, _hint, _source, *_edits in (
         "",
         (POSITIONS, f"positions = {TABLE}"),
         (DROP, "x = F.dropout(x + positions, self.dropout, self.training)"),
-        (BLOCKS, BLOCKS.replace("x = block(x)", "x = block(x if block is self.blocks[0] else x + positions)")),
+        (BLOCKS, BLOCKS.replace("(x)", "(x if encoder_block is self.blocks[0] else x + positions)")),
     ),
     (
         "vit-positions-of-the-learned-grid",
@@ -919,7 +919,7 @@ for _id, _hint, _source, *_edits in (
         "vit-first-block-shared",
         "The first block is applied again and again. Each layer has a block of its own.",
         "",
-        (BLOCKS, BLOCKS.replace("x = block(x)", "x = self.blocks[0](x)")),
+        (BLOCKS, BLOCKS.replace("= encoder_block(x)", "= self.blocks[0](x)")),
     ),
     (
         "vit-blocks-not-chained",
@@ -943,7 +943,7 @@ for _id, _hint, _source, *_edits in (
         "vit-residual-around-blocks",
         "What a block read is added to what it gives. The residuals are inside the blocks.",
         "",
-        (BLOCKS, BLOCKS.replace("x = block(x)", "x = x + block(x)")),
+        (BLOCKS, BLOCKS.replace("= encoder_block(x)", "= x + encoder_block(x)")),
     ),
     (
         "vit-normalised-at-the-end",

@@ -304,8 +304,8 @@ class VisionTransformer(nn.Module):
         x = class_token(self.projection(patches), self.class_token)
         x = x + learned_position_embedding(self.positions, self.grid, grid)
         x = F.dropout(x, self.dropout, self.training)
-        for block in self.blocks:
-            x = block(x)
+        for encoder_block in self.blocks:
+            x = encoder_block(x)
         return self.head(x[:, 0])
 
 
