@@ -1,14 +1,20 @@
 """Searching the book: questions with the page that answers them, and how many find it.
 
 - ``QUERIES``: each with the page on which the answer stands, written down before the first search.
+- ``read(stems)``: the paragraphs of pages and their vectors, which are kept as trained models are.
 - ``word_similarities(queries, texts)``: the baseline, which compares words by TF-IDF.
 - ``recall(pages, found, k)``: the share of questions whose page is among those of the first ``k`` results.
 """
 
+import functools
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from lab import minilm, sentences
+from lab.paragraphs import Paragraph, paragraphs
+from lab.trained import trained_once
 
 QUERIES = {
     "How do I hand in my notebook and get a grade?": "getting_started",
@@ -42,6 +48,30 @@ QUERIES = {
     "How does a model copy a pattern that it has seen earlier in the text?": "language_model",
     "how surprised is the model by new text": "language_model",
 }
+
+
+class _Table(nn.Module):
+    """Vectors of texts, in the form in which `trained_once` keeps what it was given."""
+
+    def __init__(self, texts: Sequence[str]):
+        super().__init__()
+        self.register_buffer("vectors", torch.zeros(len(texts), minilm.D_MODEL))
+
+
+def _fill(table: _Table, texts: Sequence[str]) -> None:
+    table.vectors.copy_(sentences.vectors(_encoder(), texts, minilm.vocabulary()))
+
+
+_encoder = functools.cache(sentences.trained_encoder)
+
+
+def read(stems: Sequence[str]) -> tuple[list[Paragraph], Tensor]:
+    """The paragraphs of pages and a vector for each. Only pages whose prose is new are read by the encoder."""
+    found = {stem: paragraphs(stem) for stem in stems}
+    tables = [
+        trained_once(_Table, _fill, texts=[paragraph.text for paragraph in of_page])[0] for of_page in found.values()
+    ]
+    return sum(found.values(), []), torch.cat([table.vectors for table in tables])
 
 
 def word_similarities(queries: Sequence[str], texts: Sequence[str]) -> Tensor:

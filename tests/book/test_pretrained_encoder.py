@@ -42,10 +42,9 @@ def encoder():
 
 
 @pytest.fixture(scope="module")
-def book():
-    return [
-        paragraph for stem in paragraphs.chapters("pretrained_encoder") for paragraph in paragraphs.paragraphs(stem)
-    ]
+def read():
+    """The paragraphs of the chapters before, and their vectors."""
+    return search.read(paragraphs.chapters("pretrained_encoder"))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,8 @@ def found_by(similarities):
 
 
 @pytest.mark.slow
-def test_the_translator_knows_few_words_and_the_pieces_all(book, vocabulary):
+def test_the_translator_knows_few_words_and_the_pieces_all(read, vocabulary):
+    book, _ = read
     english, _ = vocabularies(corpus("french").train)
     words = [word for paragraph in book for word in minilm.words(paragraph.text) if word.isascii() and word.isalpha()]
     assert 250 < len(english.words) < 400
@@ -177,12 +177,12 @@ def test_groups_hold_together_but_for_our_own_subject(encoder, vocabulary):
 
 
 @pytest.mark.slow
-def test_the_encoder_finds_more_pages_than_words_in_common(encoder, vocabulary, book):
-    assert {query_page for query_page in search.QUERIES.values()} <= {paragraph.page for paragraph in book}
+def test_the_encoder_finds_more_pages_than_words_in_common(encoder, vocabulary, read):
+    book, answers = read
+    assert set(search.QUERIES.values()) <= {paragraph.page for paragraph in book}
     queries, pages = list(search.QUERIES), list(search.QUERIES.values())
     texts = [paragraph.text for paragraph in book]
-    answers, asked = (sentences.vectors(encoder, list(given), vocabulary) for given in (texts, queries))
-    by_meaning, _ = most_similar(asked, answers, k=10)
+    by_meaning, _ = most_similar(sentences.vectors(encoder, queries, vocabulary), answers, k=10)
     by_words = search.word_similarities(queries, texts).sort(dim=-1, descending=True, stable=True).indices[:, :10]
     meaning, words = (
         [search.recall(pages, [[book[i].page for i in row] for row in rows.tolist()], k) for k in range(1, 11)]

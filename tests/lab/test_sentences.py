@@ -63,6 +63,16 @@ def test_your_own_kernels_are_used(vocabulary):
         sentences.trained_encoder(rename_weights=lambda stored, num_layers: {})
 
 
+@pytest.mark.slow
+def test_paragraphs_are_read_page_by_page(encoder, vocabulary):
+    found, vectors = search.read(["getting_started", "decoding"])
+    assert {paragraph.page for paragraph in found} == {"getting_started", "decoding"}
+    assert len(found) == len(vectors)
+    few = [0, len(found) // 2, -1]
+    alone = sentences.vectors(encoder, [found[place].text for place in few], vocabulary)
+    torch.testing.assert_close(vectors[few], alone, rtol=0, atol=1e-5)
+
+
 def test_recall_counts_pages_among_the_first():
     found = [["a", "b", "c"], ["c", "c", "a"], ["b", "b", "b"]]
     assert [search.recall("aaa", found, k) for k in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
