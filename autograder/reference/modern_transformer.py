@@ -267,7 +267,7 @@ def grouped_query_attention(
     query: Float[Tensor, "*batch head query d_k"],
     key: Float[Tensor, "*batch kv_head key d_k"],
     value: Float[Tensor, "*batch kv_head key d_v"],
-    attn_mask: Bool[Tensor, "*#batch #head #query #key"] | None = None,
+    attn_mask: Bool[Tensor, "*mask #query #key"] | None = None,
 ) -> Float[Tensor, "*batch head query d_v"]:
     """Attend in many heads that share, in groups of neighbours, the keys and values of fewer heads.
 
