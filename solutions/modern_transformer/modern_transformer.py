@@ -299,6 +299,41 @@ for number in (1, 4, 16):
 #
 # </details>
 #
+# ## Your own modern language model
+#
+# Two blocks of your kernels, with an embedding before them and the same embedding as output layer after them, beside
+# two blocks of 2017, which are a little larger. Both read the same text: what Python's own help says about the
+# language, character by character.
+#
+# **Predict, then run.** Which has learned more after the same number of steps?
+
+# %%
+from lab import modern, python_text
+
+mine = {
+    "rms_norm": rms_norm,
+    "swiglu": swiglu,
+    "rotary_embedding": rotary_embedding,
+    "grouped_query_attention": grouped_query_attention,
+}
+for name, design in {"2017": modern.OF_2017, "today": modern.TODAY}.items():
+    torch.manual_seed(0)
+    model = modern.ModernLanguageModel(python_text.VOCAB_SIZE, design, **mine)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    losses = modern.train(model, steps=400, progress=True)
+    print(f"{name:5}: {size:,} parameters, loss {sum(losses[-50:]) / 50:.2f} nats a character")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The model of today, by far, although it is smaller. The chapter takes the changes apart.
+#
+# </details>
+#
+# **To try.** Exchange one piece at a time: `modern.LADDER` has a design for each step from 2017 to today. Which piece
+# does most? Give one model `functools.partial(rotary_embedding, layout="halves")`: does it learn as well? And does a
+# model that was trained with one layout work with the other?
+#
 # ## Experts that die
 #
 # A task for eight experts. There are eight kinds of tokens, each around its own centre, and each kind is to be changed
@@ -342,41 +377,6 @@ for factor in (0.0, 0.5):
 # and others do the work of two. With the loss each expert finds work, and the error is smaller.
 #
 # </details>
-#
-# ## Your own modern language model
-#
-# Two blocks of your kernels, with an embedding before them and the same embedding as output layer after them, beside
-# two blocks of 2017, which are a little larger. Both read the same text: what Python's own help says about the
-# language, character by character.
-#
-# **Predict, then run.** Which has learned more after the same number of steps?
-
-# %%
-from lab import modern, python_text
-
-mine = {
-    "rms_norm": rms_norm,
-    "swiglu": swiglu,
-    "rotary_embedding": rotary_embedding,
-    "grouped_query_attention": grouped_query_attention,
-}
-for name, design in {"2017": modern.OF_2017, "today": modern.TODAY}.items():
-    torch.manual_seed(0)
-    model = modern.ModernLanguageModel(python_text.VOCAB_SIZE, design, **mine)
-    size = sum(parameter.numel() for parameter in model.parameters())
-    losses = modern.train(model, steps=400, progress=True)
-    print(f"{name:5}: {size:,} parameters, loss {sum(losses[-50:]) / 50:.2f} nats a character")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The model of today, by far, although it is smaller. The chapter takes the changes apart.
-#
-# </details>
-#
-# **To try.** Exchange one piece at a time: `modern.LADDER` has a design for each step from 2017 to today. Which piece
-# does most? Give one model `functools.partial(rotary_embedding, layout="halves")`: does it learn as well? And does a
-# model that was trained with one layout work with the other?
 #
 # ## Before you hand in
 #
