@@ -40,7 +40,7 @@ SIZES = {
 }
 STEPS, BATCH, PEAK = 1500, 64, 8e-3
 POSITION_STD = 0.2
-SHORT = 300  # steps of a short run, for comparisons
+SHORT = 250  # steps of a short run, for comparisons
 
 
 class Pictures(NamedTuple):
@@ -279,10 +279,10 @@ def show_weights(axes, image: Tensor, weights: Tensor | None = None, title: str 
     """
     height, width = image.shape[-2:]
     frame = (0, width, height, 0)
-    axes.imshow(image[0], cmap="gray_r", vmin=0, vmax=1, extent=frame)
+    axes.imshow(image[0].numpy(), cmap="gray_r", vmin=0, vmax=1, extent=frame)
     if weights is not None:
         side = round(len(weights) ** 0.5)
-        axes.imshow(weights.view(side, side), cmap="Oranges", vmin=0, alpha=0.6, extent=frame)
+        axes.imshow(weights.view(side, side).numpy(), cmap="Oranges", vmin=0, alpha=0.6, extent=frame)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
     axes.grid(False)
