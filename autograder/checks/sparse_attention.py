@@ -465,7 +465,7 @@ _global(
 _global(
     "global-from-the-end",
     "The positions are counted from the end of the sequence.",
-    ("    seen_by_all", "    positions = length - 1 - positions\n    seen_by_all"),
+    ("    seen_by_all", "    positions = query.shape[-2] - 1 - positions\n    seen_by_all"),
 )
 _global(
     "global-averaged",

@@ -182,9 +182,10 @@ def global_attention(
     >>> global_attention(query, key, value, torch.tensor([0, 3]))[:, 0].tolist()
     [4.0, 5.0, 5.0, 4.0]
     """
-    length = query.shape[-2]
-    if len(positions.unique()) < len(positions) or ((positions < 0) | (positions >= length)).any():
-        raise ValueError(f"positions are {positions.tolist()}; they must be different, from 0 to {length - 1}.")
+    if len(positions.unique()) < len(positions) or ((positions < 0) | (positions >= query.shape[-2])).any():
+        raise ValueError(
+            f"positions are {positions.tolist()}; they must be different, from 0 to {query.shape[-2] - 1}."
+        )
     seen_by_all = scaled_dot_product_attention(query, key[..., positions, :], value[..., positions, :])
     seeing_all = scaled_dot_product_attention(query[..., positions, :], key, value)
     return seen_by_all.index_copy(-2, positions, seeing_all)
@@ -293,11 +294,13 @@ def longformer_attention(
     >>> longformer_attention(query, key, value, 2, torch.tensor([0]))[:, 0].tolist()
     [4.0, 2.0, 2.5, 4.5, 5.0]
     """
-    length = query.shape[-2]
     if window < 1:
         raise ValueError(f"window is {window}; it must be at least 1, for a token sees itself.")
-    if len(positions.unique()) < len(positions) or ((positions < 0) | (positions >= length)).any():
-        raise ValueError(f"positions are {positions.tolist()}; they must be different, from 0 to {length - 1}.")
+    if len(positions.unique()) < len(positions) or ((positions < 0) | (positions >= query.shape[-2])).any():
+        raise ValueError(
+            f"positions are {positions.tolist()}; they must be different, from 0 to {query.shape[-2] - 1}."
+        )
+    length = query.shape[-2]
     blocks = -(-length // window)
     missing = blocks * window - length
     span = 3 * window
