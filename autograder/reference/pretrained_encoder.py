@@ -217,6 +217,11 @@ class SentenceEncoder(nn.Module):
     eps
         What every norm adds to the variance, under the root.
 
+    Raises
+    ------
+    ValueError
+        If a text is longer than there are positions.
+
     Notes
     -----
     A token comes in as the sum of three vectors, those of its word piece (``words``), of its position (``positions``,
@@ -353,6 +358,10 @@ def rename_weights(stored: dict[str, Tensor], num_layers: int) -> dict[str, Tens
       ``blocks.7.linear2``, and ``encoder.layer.7.output.LayerNorm`` is ``blocks.7.norm2``.
 
     No matrix is turned: both sides have the layout (out, in).
+
+    References
+    ----------
+    Devlin et al., "BERT" (2019), section 3; the names in the file are those of the library ``transformers``.
 
     Examples
     --------

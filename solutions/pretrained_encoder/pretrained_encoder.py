@@ -146,8 +146,8 @@ for eps in (1e-12, 1e-5, 1e-2):
 
 # %% [markdown]
 # **The moment.** Your encoder, with your names, on your pieces. The numbers beside it are those of the library
-# `transformers`, which most people use. (Exactly as many numbers as are in the file's 104 tensors must find their
-# place, but for two that are not needed.)
+# `transformers`, which most people use. Of the 104 tensors of the file three are not
+# needed; all others must find their place.
 
 # %%
 from lab import sentences
@@ -164,8 +164,9 @@ print(f"{sum(weight.numel() for weight in encoder.parameters()):,} parameters")
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Differences below 1e-6: the wanted numbers are rounded to six places. If yours are near 1e-2, a check has told you
-# where; if they are near 1e-4, look at `eps` and at the form of GELU.
+# Differences below 1e-6: the wanted numbers are rounded to six places. If yours are near 1e-4, look at the form of
+# GELU. The wrong `eps` makes some 2e-6, which is easily overlooked. Much more than that, and some weight is in the
+# wrong place.
 #
 # </details>
 #
