@@ -67,10 +67,10 @@ def test_layer_norm_is_rms_norm_of_what_is_left_without_the_mean_for_about_twice
 
 def test_squares_in_half_precision_overflow_and_vanish():
     pattern = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float16)
-    for size, wrong in ((300.0, 0.0), (1e-4, 3.16)):
+    for size, wrong in ((300.0, 0.0), (1e-4, math.inf)):
         x = pattern * size
-        in_half = x * torch.rsqrt(x.square().mean(-1, keepdim=True).float() + 1e-9)
-        assert in_half[0].item() == pytest.approx(wrong, abs=0.1)
+        in_half = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-9)
+        assert in_half[0].item() == wrong
         assert rms_norm(x, torch.ones_like(x), eps=1e-9)[0].item() == pytest.approx(1, abs=0.06)
 
 
