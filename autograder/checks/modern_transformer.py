@@ -1177,7 +1177,7 @@ def _completed(draw, choices, experts):
 
 
 def _routed(title, logits, k, capacity, *compared, **settings):
-    return Case(title, {"logits": logits, "k": k, "capacity": capacity}, probe={"compared": compared}, **settings)
+    return Case(title, {"logits": logits, "k": k, "capacity": capacity}, probe={"compared": list(compared)}, **settings)
 
 
 @moe_route.aspect("the best experts and their gates", points=2)
@@ -1479,7 +1479,7 @@ def _moe_inputs(draw, sizes, *leading, choices=None, steeper=0.0):
 
 
 def _moe(title, inputs, sizes, *compared, **settings):
-    probe = {"sizes": sizes, "compared": compared or ("output", "loss")} | settings.pop("probe", {})
+    probe = {"sizes": sizes, "compared": list(compared) or ["output", "loss"]} | settings.pop("probe", {})
     return Case(title, inputs, probe=probe, **settings)
 
 

@@ -1,6 +1,7 @@
 """How the kernels of "The modern Transformer" are exercised."""
 
 import contextlib
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -80,7 +81,7 @@ def _call_module(kernel, case: Case, arguments: tuple[str, ...], outputs: tuple[
     return arrays | ({"work_multiply_adds": np.array(counter.work.multiply_adds)} if counter else {})
 
 
-def _chosen(returned, outputs: tuple[str, ...], compared: tuple[str, ...]):
+def _chosen(returned, outputs: tuple[str, ...], compared: Sequence[str]):
     """Those of a kernel's outputs that are compared."""
     if len(outputs) == 1:
         return returned
