@@ -107,7 +107,7 @@ def projections(num_directions: int, d_k: int, generator: torch.Generator, ortho
 
 def trigonometric_features(x: Tensor, projections: Tensor) -> Tensor:
     """The random Fourier features of softmax attention: unbiased as Performer's, but their products may be negative."""
-    scaled = x * x.shape[-1] ** -0.25
+    scaled = x / x.shape[-1] ** 0.25
     angles = scaled @ projections.T
     return (
         torch.cat([angles.cos(), angles.sin()], -1)

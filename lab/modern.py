@@ -154,8 +154,7 @@ class ModernBlock(nn.Module):
             before = 0 if cache is None else cache.length
             positions = torch.arange(before, before + x.shape[-2])
             Q, K = self.rotate(Q, positions), self.rotate(K, positions)
-        if cache is not None:
-            K, V = cache.append(K, V)
+        K, V = (K, V) if cache is None else cache.append(K, V)
         return self.output(merge_heads(self.attend(Q, K, V, causal_mask(Q.shape[-2], K.shape[-2]))))
 
 

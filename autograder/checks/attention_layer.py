@@ -948,7 +948,7 @@ _cross_edited(
 _cross_edited(
     "cross-mask-dropped",
     "The mask is not handed on: every token of `X_q` attends to every token of `X_kv`.",
-    (ATTEND, "return scaled_dot_product_attention(query, key, value)"),
+    (ATTEND, "return scaled_dot_product_attention(query, key, value, None)"),
 )
 _cross_edited(
     "cross-mask-inverted",

@@ -161,7 +161,7 @@ _slip_in_both_forms(
 _slip_in_both_forms(
     "softmax-axis-ignored",
     TOTAL,
-    "total = exponentials.sum(axis=-1, keepdims=True)",
+    "total = exponentials.sum(-1, keepdims=True)",
     "Your weights sum to one along the last axis, whatever `axis` says.",
 )
 _slip_in_both_forms(

@@ -1539,7 +1539,7 @@ for _id, _old, _new, _hint, _source in (
     (
         "decode-speaks-after-the-end",
         CHOOSE,
-        "tokens = logits.argmax(dim=-1)",
+        "tokens = logits.argmax(-1)",
         "A sentence that has ended speaks on until the others have ended too. After its `eos` it should say `pad`.",
         "",
     ),
@@ -1581,7 +1581,7 @@ for _id, _old, _new, _hint, _source in (
     (
         "decode-waits-for-all-at-once",
         f"{CHOOSE}\n        {ENDED}",
-        "tokens = logits.argmax(dim=-1)\n        ended = tokens == eos",
+        "tokens = logits.argmax(-1)\n        ended = tokens == eos",
         "Your loop ends when all sentences say `<eos>` in the same step, and one that has ended speaks on until then. "
         "Remember which have ended.",
         "",
@@ -1659,7 +1659,7 @@ for _id, _old, _new, _hint, _source in (
     (
         "decode-ended-one-step-early",
         CHOOSE + "\n        " + ENDED,
-        "tokens = logits.argmax(dim=-1)\n        " + ENDED + "\n        tokens = tokens.masked_fill(ended, pad)",
+        "tokens = logits.argmax(-1)\n        " + ENDED + "\n        tokens = tokens.masked_fill(ended, pad)",
         "The step that says `eos` is padded already, so `eos` never appears. Note the end after the token is kept.",
         "",
     ),

@@ -1266,7 +1266,7 @@ _edited(
     (
         EMBED_TARGET,
         "x = self.target_embedding(target_in) * math.sqrt(self.target_embedding.embedding_dim)\n"
-        "        x = F.dropout(x, self.dropout, self.training)",
+        "        x = F.dropout(x, p=self.dropout, training=self.training)",
     ),
 )
 _edited(
@@ -1299,7 +1299,7 @@ _edited(
     Transformer,
     "transformer-positions-not-dropped",
     "Dropout acts on the embeddings before the positions are added. It acts on their sum.",
-    (POSITIONS, "x = F.dropout(x, self.dropout, self.training)"),
+    (POSITIONS, "x = F.dropout(x, p=self.dropout, training=self.training)"),
     (DROP, "return x + sinusoidal_positions(*x.shape[-2:]).to(x)"),
 )
 _edited(

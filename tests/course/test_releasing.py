@@ -1,6 +1,7 @@
 """A release shows no statement of a withheld solution in any file, and its checks judge and name mistakes as before."""
 
 import inspect
+import io
 import json
 import os
 import subprocess
@@ -222,3 +223,13 @@ def test_nothing_is_left_of_a_release_that_would_show_a_solution(tmp_path, capsy
     assert cli.main(["release", "--without-solutions", str(tmp_path / "release"), *arguments]) == 1
     assert "README.md shows an answer of 'softmax'" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["course.toml"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", notebooks.stems())
+def test_no_other_room_shows_an_answer_of_a_chapter(stem, tmp_path, monkeypatch):
+    nothing = io.BytesIO()
+    np.savez(nothing)
+    monkeypatch.setattr(stored, "dump", lambda stem: nothing.getvalue())  # test_a_release_has_no_code looks into these
+    releasing._write_package(tmp_path / "release", [stem])
+    assert releasing.leaks(tmp_path / "release", [stem]) == []
