@@ -3,6 +3,7 @@
 Nothing is done when nothing changed. Warnings are errors.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -81,6 +82,7 @@ def build() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     BUILD.mkdir(exist_ok=True)
     with FileLock(BUILD / "site.lock"):
         sys.exit(build())
