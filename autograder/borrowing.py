@@ -11,18 +11,26 @@ from autograder import catalog, notebooks
 
 
 class OwnKernel:
-    """A kernel of the student's notebook of another chapter, read from there when it is first called."""
+    """A kernel of the student's notebook of another chapter, read when it is first called or derived from."""
 
     def __init__(self, stem: str, name: str):
         self.__name__, self._stem, self._kernel = name, stem, None
 
     def __call__(self, *args, **kwargs) -> Any:
-        self._kernel = self._kernel or _read(self._stem, self.__name__)
+        kernel = self._read()
         try:
-            return self._kernel(*args, **kwargs)
+            return kernel(*args, **kwargs)
         except NotImplementedError as error:
             # The kernel that calls this one is written; it is this one that is not.
             raise RuntimeError(f"Your own {self.__name__} of {self._stem} is needed here: write it first.") from error
+
+    def __mro_entries__(self, bases: tuple) -> tuple[type]:
+        """The student's own class, where another class is to be derived from the kernel."""
+        return (self._read(),)
+
+    def _read(self) -> Callable:
+        self._kernel = self._kernel or _read(self._stem, self.__name__)
+        return self._kernel
 
 
 def own_kernel(stem: str, name: str) -> OwnKernel:

@@ -111,6 +111,16 @@ def test_another_chapter_calls_the_students_own_kernel(tmp_path, monkeypatch):
         borrowing.own_kernel(STEM, "nothing")
 
 
+def test_a_class_is_derived_from_the_students_own_kernel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook(tmp_path, "class softmax:\n    def say(self):\n        return 'own'\n")
+
+    class Derived(borrowing.own_kernel(STEM, "softmax")):
+        pass
+
+    assert Derived().say() == "own"
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -233,3 +243,19 @@ def test_no_other_room_shows_an_answer_of_a_chapter(stem, tmp_path, monkeypatch)
     monkeypatch.setattr(stored, "dump", lambda stem: nothing.getvalue())  # test_a_release_has_no_code looks into these
     releasing._write_package(tmp_path / "release", [stem])
     assert releasing.leaks(tmp_path / "release", [stem]) == []
+
+
+@pytest.mark.slow
+def test_the_lab_is_there_also_where_every_chapter_is_withheld(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "dump", lambda stem: b"")
+    releasing._write_package(tmp_path / "release", notebooks.stems())
+    modules = [f"lab.{path.stem}" for path in (notebooks.ROOT / "lab").glob("*.py")]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {', '.join(modules)}"],
+        cwd=tmp_path / "release",
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "release"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
