@@ -27,7 +27,7 @@ from unittest import mock
 from autograder import notebooks
 from autograder.grading import batch, grade, session
 from autograder.grading.records import Results
-from tests.sample_class import sample_class
+from tests.sample_class import sample_class, without_experiments
 
 STEM = "attention_layer"
 STOCK_CONFIG = "c = get_config()\nc.CourseDirectory.course_id = 'attention-course'\n"
@@ -46,14 +46,11 @@ def write_class(directory: Path, stem: str, students: int) -> None:
     """A class of submissions, each different, that stock nbgrader can grade too."""
     notebook_of = [next(iter(sample.files.values())) for sample in sample_class(stem) if sample.intact]
     for number in range(students):
-        notebook = json.loads(notebook_of[number % len(notebook_of)])
-        for cell in notebook["cells"]:
-            cell["source"] = "".join(cell["source"])
-        kept = [cell for cell in notebook["cells"] if notebooks.cell_kind(cell) != "experiment"]
-        kept[0]["source"] += f"\n\nHanded in by number {number}."
+        notebook = json.loads(without_experiments(notebook_of[number % len(notebook_of)]))
+        notebook["cells"][0]["source"] += f"\n\nHanded in by number {number}."
         path = directory / f"student{number:05}" / stem / f"{stem}.ipynb"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(notebook | {"cells": kept}), encoding="utf-8")
+        path.write_text(json.dumps(notebook), encoding="utf-8")
 
 
 def run(command: list[str], directory: Path, kill_after: float | None = None) -> Cost:

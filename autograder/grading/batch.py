@@ -27,6 +27,7 @@ from autograder.grading.submission import NotReadable
 WINDOW = 128  # submissions that are handed to the executor at once
 BATCH = 20  # results that are written to the gradebook in one transaction
 BATCH_SECONDS = 2.0  # or as many as come within this time
+PATIENCE = 2.0  # seconds without a result after which it is asked whether the executor is still there
 
 
 class NoCluster(Exception):
@@ -121,7 +122,8 @@ def grade_directory(
             rung = rung if scheduler else rung or best()
             for task in pending:
                 results.remove(task.found.student, task.found.stem)
-            flow = _Flow(lambda task: _submit(executor, task, seed, limits, rung), map(read_again, pending))
+            lost = executor.lost if scheduler else lambda: False
+            flow = _Flow(lambda task: _submit(executor, task, seed, limits, rung), map(read_again, pending), lost)
             handed_in = [(task.found.student, task.found.stem) for task in pending]
             old = [(student, stem) for student, stem in handed_in if student in known[stem]]
             for batch in _recorded_batches(db_url, {stem for _, stem in handed_in}, old, flow, failures):
@@ -186,16 +188,25 @@ def _submit(executor: Executor, task: Task, seed: int, limits: Limits, rung: str
     try:
         return executor.submit(grade_found, task.found, seed, limits, rung)
     except (RuntimeError, OSError) as error:  # a pool that lost a process, a cluster that is gone
-        failed: Future = Future()
-        failed.set_exception(error)
-        return failed
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Future:
+    future: Future = Future()
+    future.set_exception(error)
+    return future
 
 
 class _Flow:
-    """Tasks on their way through an executor, some at a time: memory does not grow with the size of the class."""
+    """Tasks on their way through an executor, some at a time: memory does not grow with the size of the class.
 
-    def __init__(self, submit: Callable[[Task], Future], tasks: Iterator[Task]):
-        self.submit, self.tasks = submit, tasks
+    Where the executor is ``lost``, what it holds fails, for it may never end.
+    """
+
+    def __init__(
+        self, submit: Callable[[Task], Future], tasks: Iterator[Task], lost: Callable[[], bool] = lambda: False
+    ):
+        self.submit, self.tasks, self.lost = submit, tasks, lost
         self.waiting: dict[Future, Task] = {}
         self.fill()
 
@@ -205,7 +216,11 @@ class _Flow:
 
     def __iter__(self) -> Iterator[tuple[Task, Future]]:
         while self.waiting:
-            done, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
+            done, _ = wait(self.waiting, PATIENCE, FIRST_COMPLETED)
+            if not done and self.lost():
+                gone = ConnectionError("the connection to the scheduler is lost")
+                self.waiting = {_failed(gone): task for task in self.waiting.values()}
+                continue
             finished = [(self.waiting.pop(future), future) for future in done]
             self.fill()
             yield from finished

@@ -1,8 +1,9 @@
 """Grading on a Dask cluster: each worker process there has its own warm sandbox, as a process on one machine has."""
 
 import contextlib
-from collections.abc import Collection, Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any
 
 from distributed import Client, WorkerPlugin
 
@@ -25,8 +26,29 @@ class Prepared(WorkerPlugin):
         close_workers()
 
 
+class ClusterExecutor(Executor):
+    """The workers of a scheduler as an executor that notices when the scheduler is gone.
+
+    Dask's own executor forgets futures that are handed in while the connection is lost: they never end.
+    """
+
+    def __init__(self, client: Client):
+        self.client, self.executor = client, client.get_executor(pure=False)
+
+    def submit(self, function: Callable, /, *args: Any, **kwargs: Any) -> Future:
+        return self.executor.submit(function, *args, **kwargs)
+
+    def lost(self) -> bool:
+        """Whether the connection to the scheduler is lost."""
+        return self.client.status != "running"
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if not self.lost():  # else what it waits for may never end
+            self.executor.shutdown(wait=wait)
+
+
 @contextlib.contextmanager
-def cluster(address: str, stems: Collection[str]) -> Iterator[Executor]:
+def cluster(address: str, stems: Collection[str]) -> Iterator[ClusterExecutor]:
     """An executor whose work is done by the workers of a Dask scheduler.
 
     Parameters
@@ -56,7 +78,7 @@ def cluster(address: str, stems: Collection[str]) -> Iterator[Executor]:
             if digests != _digests(sorted(stems)):
                 raise NoCluster(f"the worker {worker} has another version of the course; install the same on all")
         client.register_plugin(Prepared())
-        with client.get_executor(pure=False) as executor:
+        with ClusterExecutor(client) as executor:
             yield executor
 
 

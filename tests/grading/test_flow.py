@@ -75,6 +75,26 @@ def test_a_pool_that_breaks_fails_what_is_left_and_not_the_run():
     assert failures[0].endswith("BrokenProcessPool: a process was ended")
 
 
+def test_what_never_ends_fails_where_the_executor_is_lost(monkeypatch):
+    monkeypatch.setattr(batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(batch, "WINDOW", 4)
+    failures, submitted = [], []
+
+    def submit(task):
+        future = Future()
+        submitted.append(future)
+        if len(submitted) <= 3:
+            future.set_result(task.found.student)
+        return future
+
+    done = [
+        result for few in _batches(_Flow(submit, tasks(10), lambda: len(submitted) > 5), failures) for _, result in few
+    ]
+    assert sorted(done) == ["student000", "student001", "student002"]
+    assert len(failures) == 7
+    assert failures[0].endswith("ConnectionError: the connection to the scheduler is lost")
+
+
 @pytest.mark.slow
 def test_bytes_of_a_large_class_do_not_gather_in_the_parent(tmp_path, monkeypatch):
     """Notebooks with large outputs, far more together than the parent may hold."""

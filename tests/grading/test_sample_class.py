@@ -23,10 +23,11 @@ from autograder.grading.records import seed_of
 from autograder.grading.session import Limits
 from autograder.judging import evaluate
 from autograder.reading import answer, definition, functions
-from tests.sample_class import LOST, Sample, sample_class, write
+from tests.sample_class import LOST, Sample, sample_class, without_experiments, write
 
 pytestmark = pytest.mark.slow
 STEMS = notebooks.stems()
+WHOLE_BY_STOCK = ("getting_started", "attention_layer")  # stock nbgrader takes seconds a notebook: of others, three
 LIMITS = Limits(cpu_seconds=5, wall_seconds=90)
 
 
@@ -176,25 +177,18 @@ def test_feedback_opens_alone_and_shows_no_hidden_case_and_no_answer(graded):
         assert "Case:" not in shown.replace(own, "")
 
 
-def _without_experiments(data: bytes) -> bytes:
-    """The notebook without its experiments, which stock nbgrader would run for minutes."""
-    notebook = json.loads(data)
-    for cell in notebook["cells"]:
-        cell["source"] = "".join(cell["source"])
-    notebook["cells"] = [cell for cell in notebook["cells"] if notebooks.cell_kind(cell) != "experiment"]
-    return json.dumps(notebook).encode()
-
-
 def test_stock_nbgrader_gives_the_same_marks(graded, tmp_path):
     samples, _, _ = graded
     stem = samples[0].stem
     intact = {f"student{number}": sample for number, sample in enumerate(samples) if sample.intact}
+    if stem not in WHOLE_BY_STOCK:
+        kinds = {sample.kind.partition(":")[0]: student for student, sample in intact.items()}
+        intact = {kinds[kind]: intact[kinds[kind]] for kind in ("all right", "a known mistake", "half done")}
     for student, sample in intact.items():
         (data,) = sample.files.values()
-        data = _without_experiments(data)
         path = tmp_path / "submitted" / student / stem / f"{stem}.ipynb"
         path.parent.mkdir(parents=True)
-        path.write_bytes(data)
+        path.write_bytes(without_experiments(data))
     source = tmp_path / "source" / stem / f"{stem}.ipynb"
     source.parent.mkdir(parents=True)
     shutil.copy(notebooks.ROOT / "solutions" / stem / f"{stem}.ipynb", source)
