@@ -1,5 +1,6 @@
 """A case: what one run of a kernel is given. Cases are drawn by the trusted side only."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,3 +90,20 @@ class Draw:
         if shape[-1] > 1:
             np.put_along_axis(mask, (columns + 1) % shape[-1], False, -1)
         return mask
+
+    def block_parameters(self, d_model: int, d_ff: int) -> dict[str, np.ndarray]:
+        """Parameters of a block by the names of ``torch.nn.TransformerEncoderLayer``, none of them zero."""
+        return {
+            "self_attn.in_proj_weight": self.normal(3 * d_model, d_model, scale=1.5 / math.sqrt(d_model)),
+            "self_attn.in_proj_bias": self.normal(3 * d_model),
+            "self_attn.out_proj.weight": self.normal(d_model, d_model, scale=1 / math.sqrt(d_model)),
+            "self_attn.out_proj.bias": self.normal(d_model),
+            "linear1.weight": self.normal(d_ff, d_model, scale=1 / math.sqrt(d_model)),
+            "linear1.bias": self.normal(d_ff),
+            "linear2.weight": self.normal(d_model, d_ff, scale=1 / math.sqrt(d_ff)),
+            "linear2.bias": self.normal(d_model),
+            "norm1.weight": 1 + self.normal(d_model) / 2,
+            "norm1.bias": self.normal(d_model),
+            "norm2.weight": 1 + self.normal(d_model) / 2,
+            "norm2.bias": self.normal(d_model),
+        }

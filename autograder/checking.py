@@ -93,7 +93,11 @@ class Check:
 
     def slip(self, id: str, old: str, new: str, hint: str, source: str = "") -> None:
         """A wrong version that is the reference with ``old`` replaced by ``new`` in its source, once."""
-        self.mistakes.append(Mistake(id, edited(self.reference, (old, new)), hint, source))
+        self.edit(id, hint, (old, new), source=source)
+
+    def edit(self, id: str, hint: str, *edits: tuple[str, str], source: str = "") -> None:
+        """A wrong version that is the reference with several pieces of its source replaced, each once."""
+        self.mistakes.append(Mistake(id, edited(self.reference, *edits), hint, source))
 
 
 def edited(kernel: Callable, *edits: tuple[str, str]) -> Callable:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import attention_layer as reference
 
 FUSED = (
@@ -580,90 +580,85 @@ FILL = "scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min)"
 ZERO = "attn_weights.masked_fill(~attn_mask, 0.0)"
 
 
-def _attention_edited(id, hint, *edits, source=""):
-    wrong = edited(reference.scaled_dot_product_attention, *edits)
-    scaled_dot_product_attention.mistake(id, hint, source)(wrong)
-
-
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-scale-d_v",
     "You divide by the square root of the values' width; the dot products have d_k terms, the width of the keys.",
     (SCORES, "query @ key.transpose(-2, -1) / math.sqrt(value.shape[-1])"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-scale-after-softmax",
     "You divide the weights by the square root of d_k, so they no longer sum to one. Divide the scores, before the softmax.",
     (SCORES, "query @ key.transpose(-2, -1)"),
     (SOFTMAX, "torch.softmax(scores, dim=-1) / math.sqrt(query.shape[-1])"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-keys-averaged",
     "The keys are averaged, not the values: keys are compared with, values are handed out.",
     ("return attn_weights @ value", "return attn_weights @ key"),
     source="https://github.com/jsbaan/transformer-from-scratch/issues/1",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-key-value-swapped",
     "Keys and values have changed places: queries are compared with keys, and values are averaged.",
     (SCORES, "query @ value.transpose(-2, -1) / math.sqrt(query.shape[-1])"),
     ("return attn_weights @ value", "return attn_weights @ key"),
     source="https://github.com/jsbaan/transformer-from-scratch/issues/1",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-weights-returned",
     "You return the weights; each query's output is the average of the values under its weights.",
     ("return attn_weights @ value", "return attn_weights"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-pair-returned",
     "You return two things. Return the output alone.",
     ("return attn_weights @ value", "return attn_weights @ value, attn_weights"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-batch-squeezed",
     "`squeeze` removes every axis of length 1, also a batch of one or a single query. Name the axis, or leave it out.",
     ("return attn_weights @ value", "return (attn_weights @ value).squeeze()"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "attn-float32-returned",
     "The result is in single precision whatever dtype comes in; keep the dtype of the query.",
     ("return attn_weights @ value", "return (attn_weights @ value).float()"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-tiny-fill-1e-9",
     "Blocked scores become 1e-9, which is nearly 0 and an ordinary score. A score that gives no weight is very negative.",
     (FILL, "scores.masked_fill(~attn_mask, 1e-9)"),
     (ZERO, "attn_weights"),
     source="https://github.com/awslabs/gluonts/pull/1401",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-tiny-negative-fill",
     "Blocked scores become -1e-9, which is nearly 0 and an ordinary score. Very negative is -1e9, and more.",
     (FILL, "scores.masked_fill(~attn_mask, -1e-9)"),
     (ZERO, "attn_weights"),
     source="https://github.com/hyunwoongko/transformer/issues/10",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-double-negative-inf",
     "Blocked scores become plus infinity: they take all the weight, or turn into NaN. The sign is wrong, or there twice.",
     (FILL, "scores.masked_fill(~attn_mask, torch.inf)"),
     (ZERO, "attn_weights"),
     source="https://github.com/lucidrains/memory-compressed-attention/issues/2",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-multiply-scores",
     "Blocked scores become 0, by a product with the mask or by filling. Zero is an ordinary score and still gets weight.",
     (FILL, "scores * attn_mask"),
     (ZERO, "attn_weights"),
     source="https://github.com/georg-wolflein/good-features/pull/1",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-after-softmax",
     "The mask acts only after the softmax, so the weights that are left sum to less than one.",
     (FILL, "scores"),
     source="https://github.com/huggingface/pytorch-image-models/pull/2236",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-renormalised",
     "The mask acts only after the softmax, and the weights are divided by their sum again. Where a blocked key scores far "
     "above the others, theirs have become zero by then. Block the scores, before the softmax.",
@@ -674,7 +669,7 @@ _attention_edited(
         "\n        attn_weights = attn_weights / total.masked_fill(total == 0, 1)",
     ),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-as-numbers",
     "A mask of numbers is taken as well, as if every number but zero meant True. A mask made to be added means the opposite "
     "by its zeros: such a mask should be an error.",
@@ -687,7 +682,7 @@ _attention_edited(
         "    attn_mask = None if attn_mask is None else attn_mask.bool()\n",
     ),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-added-as-numbers",
     "A mask of numbers is added to the scores. What a number means, the caller alone knows: such a mask should be an error.",
     (
@@ -702,7 +697,7 @@ _attention_edited(
     ),
     (SCORES, SCORES + " + bias"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-one-for-each-item",
     "A mask of two axes is taken for one of items and keys where its shape allows that. It broadcasts from the right: its "
     "axes are queries and keys, the same for all items.",
@@ -718,39 +713,39 @@ _attention_edited(
         "        scores =",
     ),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-inverted",
     "The mask is read the wrong way round: True is where a query may attend. (`nn.MultiheadAttention` means the opposite.)",
     (FILL, "scores.masked_fill(attn_mask, torch.finfo(scores.dtype).min)"),
     (ZERO, "attn_weights.masked_fill(attn_mask, 0.0)"),
     source="https://github.com/rasbt/LLMs-from-scratch/issues/1061",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-bool-added",
     "The boolean mask is added to the scores as if it were numbers: allowed scores rise by 1, blocked ones stay.",
     (FILL, "scores + attn_mask"),
     (ZERO, "attn_weights"),
     source="https://github.com/pytorch/pytorch/issues/117939",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-ignored",
     "The mask changes nothing: every query still attends to every key.",
     (FILL, "scores"),
     (ZERO, "attn_weights"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-transposed",
     "The mask is transposed: its rows belong to the queries and its columns to the keys, as those of the scores do.",
     (FILL, "scores.masked_fill(~attn_mask.transpose(-2, -1), torch.finfo(scores.dtype).min)"),
     (ZERO, "attn_weights.masked_fill(~attn_mask.transpose(-2, -1), 0.0)"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-changed",
     "You turn the caller's mask round in place, so it means the opposite after the call. Make a new one.",
     (FILL, "scores.masked_fill(attn_mask.logical_not_(), torch.finfo(scores.dtype).min)"),
     (ZERO, "attn_weights.masked_fill(attn_mask, 0.0)"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-fully-masked-nan",
     "A query that may attend to nothing comes out as NaN: a softmax of nothing but minus infinity is zero over zero. "
     "Its output should be zeros.",
@@ -758,14 +753,14 @@ _attention_edited(
     (ZERO, "attn_weights"),
     source="https://github.com/pytorch/pytorch/issues/41508",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-fully-masked-uniform",
     "A query that may attend to nothing gets the average of all values: where every score is the same, the softmax "
     "is even, however low that score. Its output should be zeros.",
     (ZERO, "attn_weights"),
     source="https://github.com/d2l-ai/d2l-en/pull/2423",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-fully-masked-ignored",
     "A query that may attend to nothing attends as if there were no mask: the same number added to every score of a row "
     "changes nothing. Its output should be zeros.",
@@ -773,7 +768,7 @@ _attention_edited(
     (ZERO, "attn_weights"),
     source="https://github.com/ml-explore/mlx/issues/2395",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-nan-gradient",
     "The output is right, but for a query that may attend to nothing the gradient is NaN: the NaN was hidden after the "
     "softmax, and the way back still goes through it. Keep it from arising, or block the scores rather than add to them.",
@@ -781,18 +776,18 @@ _attention_edited(
     (ZERO, "attn_weights.nan_to_num()"),
     source="https://github.com/pytorch/pytorch/issues/41508",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-fill-fp16-overflow",
     "The fill of -1e9 does not fit into half precision, whose lowest number is -65,504.",
     (FILL, "scores.masked_fill(~attn_mask, -1e9)"),
     source="https://github.com/pytorch/pytorch/issues/103963",
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-fill-too-small",
     "The fill of -10,000 is not low enough: where the allowed scores are lower still, the blocked keys win.",
     (FILL, "scores.masked_fill(~attn_mask, -1e4)"),
 )
-_attention_edited(
+scaled_dot_product_attention.edit(
     "mask-epsilon",
     "A small number is added where the weights are shared out, so they sum to less than one. Treat the rows without any "
     "key apart.",
@@ -877,33 +872,29 @@ QUERY, KEY, VALUE = "query = X_q @ W_Q", "key = X_kv @ W_K", "value = X_kv @ W_V
 ATTEND = "return scaled_dot_product_attention(query, key, value, attn_mask)"
 
 
-def _cross_edited(id, hint, *edits, source=""):
-    cross_attention.mistake(id, hint, source)(edited(reference.cross_attention, *edits))
-
-
-_cross_edited(
+cross_attention.edit(
     "cross-attn-attends-to-self",
     "Keys and values come from the sequence that asks, so it attends to itself. They belong to the other one.",
     (KEY, "key = X_q @ W_K"),
     (VALUE, "value = X_q @ W_V"),
     source="https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1",
 )
-_cross_edited(
+cross_attention.edit(
     "cross-keys-from-asker",
     "Your keys come from the sequence that asks; keys and values belong to the one that is looked up.",
     (KEY, "key = X_q @ W_K"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-values-from-asker",
     "Your values come from the sequence that asks; keys and values belong to the one that is looked up.",
     (VALUE, "value = X_q @ W_V"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-queries-from-other",
     "Your queries come from the sequence that is looked up, so it attends to itself. `X_q` asks.",
     (QUERY, "query = X_kv @ W_Q"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-roles-swapped",
     "The two sequences have changed places: `X_q` asks, `X_kv` is looked up.",
     (QUERY, "query = X_kv @ W_Q"),
@@ -911,18 +902,18 @@ _cross_edited(
     (VALUE, "value = X_q @ W_V"),
     source="https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1",
 )
-_cross_edited(
+cross_attention.edit(
     "cross-projections-swapped",
     "Keys and values have changed places: their projections, or the order in which they are handed on.",
     (KEY, "key = X_kv @ W_V"),
     (VALUE, "value = X_kv @ W_K"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-one-projection",
     "Queries and keys go through the same projection, `W_Q`. Each has its own.",
     (KEY, "key = X_kv @ W_Q"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-weights-transposed",
     "The projections are used in the layout (D_out, D_in) of `nn.Linear`. Here they are (D_in, D_out): a row vector stands "
     "on their left.",
@@ -930,37 +921,37 @@ _cross_edited(
     (KEY, "key = X_kv @ W_K.T"),
     (VALUE, "value = X_kv @ W_V.T"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-values-not-projected",
     "The values are the tokens of `X_kv` themselves; they have a projection of their own.",
     (VALUE, "value = X_kv"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-queries-not-projected",
     "The queries are the tokens of `X_q` themselves; they have a projection of their own.",
     (QUERY, "query = X_q"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-scaled-twice",
     "The scores are scaled twice: `scaled_dot_product_attention` divides by the square root of d_k already.",
     (QUERY, "query = X_q @ W_Q / math.sqrt(W_Q.shape[-1])"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-mask-dropped",
     "The mask is not handed on: every token of `X_q` attends to every token of `X_kv`.",
     (ATTEND, "return scaled_dot_product_attention(query, key, value, None)"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-mask-inverted",
     "The mask is turned round on its way: True is where a query may attend, here and in `scaled_dot_product_attention`.",
     (ATTEND, "return scaled_dot_product_attention(query, key, value, None if attn_mask is None else ~attn_mask)"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-squeezed",
     "`squeeze` removes every axis of length 1, also a batch of one or a single query.",
     (ATTEND, "return scaled_dot_product_attention(query, key, value, attn_mask).squeeze()"),
 )
-_cross_edited(
+cross_attention.edit(
     "cross-detached",
     "No gradient reaches `X_kv`: the sequence that is looked up must learn too.",
     (KEY, "key = X_kv.detach() @ W_K"),
@@ -1058,53 +1049,49 @@ GRAD_QUERY = "grad_query = grad_scores @ key * scale"
 GRAD_KEY = "grad_key = np.swapaxes(grad_scores, -2, -1) @ query * scale"
 
 
-def _backward_edited(id, hint, *edits, source=""):
-    attention_backward.mistake(id, hint, source)(edited(reference.attention_backward, *edits))
-
-
-_backward_edited(
+attention_backward.edit(
     "backward-scale-missing",
     "The factor 1 / sqrt(d_k) of the scores is missing in the gradients for queries and keys.",
     (GRAD_QUERY, "grad_query = grad_scores @ key"),
     (GRAD_KEY, "grad_key = np.swapaxes(grad_scores, -2, -1) @ query"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-scale-missing-in-keys",
     "The factor 1 / sqrt(d_k) of the scores is missing in the gradient for the keys.",
     (GRAD_KEY, "grad_key = np.swapaxes(grad_scores, -2, -1) @ query"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-scale-twice",
     "The gradients for queries and keys carry the factor 1 / sqrt(d_k) twice.",
     (BACK_SOFTMAX, "attn_weights * (grad_weights - mean_gradient) * scale"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-forward-unscaled",
     "The weights are computed again without the division by sqrt(d_k), so they are not those of the forward pass.",
     ("np.swapaxes(key, -2, -1) * scale", "np.swapaxes(key, -2, -1)"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-softmax-skipped",
     "The way back goes round the softmax: the gradient for the weights is taken for that of the scores.",
     (BACK_SOFTMAX, "grad_weights"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-softmax-no-mean",
     "In the softmax's gradient the average is missing: raising one score lowers the weights of all others.",
     (BACK_SOFTMAX, "attn_weights * grad_weights"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-softmax-diagonal",
     "Only the diagonal of the softmax's Jacobian is there, a (1 - a): that is the sigmoid. Each weight also depends on "
     "every other score of its row.",
     (BACK_SOFTMAX, "attn_weights * (1 - attn_weights) * grad_weights"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-softmax-unweighted-mean",
     "The plain mean of the row is subtracted; it should be the average under the weights.",
     ("(attn_weights * grad_weights).sum(axis=-1, keepdims=True)", "grad_weights.mean(axis=-1, keepdims=True)"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-softmax-query-axis",
     "The average in the softmax's gradient runs over the queries; each query's softmax runs over the keys.",
     (
@@ -1112,59 +1099,59 @@ _backward_edited(
         "(attn_weights * grad_weights).sum(axis=-2, keepdims=True)",
     ),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-weights-not-transposed",
     "In the gradient for the values the weights are not transposed: each value gathers over the queries.",
     ("np.swapaxes(attn_weights, -2, -1) @ grad_output", "attn_weights @ grad_output"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-scores-not-transposed",
     "In the gradient for the keys that of the scores is not transposed: each key gathers over the queries.",
     (GRAD_KEY, "grad_key = grad_scores @ query * scale"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-order-swapped",
     "The gradients for queries and keys are returned in the wrong order.",
     (BACK_RETURN, "return grad_key, grad_query, grad_value"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-keys-for-values",
     "The keys are used where the values are meant: the gradient for a weight is the output's gradient times its value.",
     ("grad_output @ np.swapaxes(value, -2, -1)", "grad_output @ np.swapaxes(key, -2, -1)"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-sign",
     "The gradients for queries and keys have the wrong sign: the softmax's gradient is turned round.",
     ("grad_weights - mean_gradient", "mean_gradient - grad_weights"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-overflow",
     "The weights overflow: exp(1000) is infinite. Subtract each row's largest score before the exponential.",
     ("scores - scores.max(axis=-1, keepdims=True)", "scores"),
     source="https://github.com/uTensor/uTensor/issues/175",
 )
-_backward_edited(
+attention_backward.edit(
     "backward-largest-of-all",
     "The largest score of the whole array is subtracted, so that rows far below it underflow. Take the largest of each row.",
     ("scores - scores.max(axis=-1, keepdims=True)", "scores - scores.max()"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-all-axes-transposed",
     "`.T` reverses all axes of an array. With leading dimensions, swap the last two only.",
     ("np.swapaxes(key, -2, -1)", "key.T"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-batch-summed",
     "The gradients are added up over the leading dimensions; each item has gradients of its own.",
     (BACK_RETURN, "return tuple(g.sum(axis=tuple(range(g.ndim - 2))) for g in (grad_query, grad_key, grad_value))"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-float64",
     "Arrays in single precision come back in double: `np.sqrt` of a Python number is a double-precision NumPy number and "
     "wins. `math.sqrt` gives a Python number, which does not.",
     ("1 / math.sqrt(query.shape[-1])", "1 / np.sqrt(query.shape[-1])"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-in-place",
     "You scale the caller's queries themselves, so they are smaller after each call. Make a new array.",
     (
@@ -1173,29 +1160,29 @@ _backward_edited(
     ),
     (GRAD_KEY, "grad_key = np.swapaxes(grad_scores, -2, -1) @ query"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-mask-ignored",
     "The mask changes nothing: the weights are computed as if every query could attend to every key.",
     ("True if attn_mask is None else attn_mask", "True"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-mask-inverted",
     "The mask is read the wrong way round: True is where a query may attend.",
     ("True if attn_mask is None else attn_mask", "True if attn_mask is None else ~attn_mask"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-mask-on-gradient",
     "The mask is applied to the gradient of the scores only. The weights must be those of the forward pass, with the mask.",
     ("True if attn_mask is None else attn_mask", "True"),
     (BACK_SOFTMAX, "attn_weights * (grad_weights - mean_gradient) * (True if attn_mask is None else attn_mask)"),
 )
-_backward_edited(
+attention_backward.edit(
     "backward-fully-masked-uniform",
     "A query that may attend to nothing still has equal weights, so it sends gradients to values it never saw.",
     (BACK_EXP, "np.exp(scores - scores.max(axis=-1, keepdims=True))"),
     source="https://github.com/d2l-ai/d2l-en/pull/2423",
 )
-_backward_edited(
+attention_backward.edit(
     "backward-fully-masked-nan",
     "A query that may attend to nothing gives NaN, and NaN spreads to every key and value. Its weights should be zeros.",
     (BACK_FILL, "np.where(allowed, scores, -np.inf)"),

@@ -5,14 +5,9 @@ import math
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import language_model as reference
 from autograder.reference.getting_started import softmax
-
-
-def _edited(check, id, hint, *edits, source=""):
-    check.mistake(id, hint, source)(edited(check.reference, *edits))
-
 
 next_token_loss = Check(
     reference.next_token_loss,
@@ -443,7 +438,7 @@ FITS = "if self.length + keys.shape[-2] > self.max_length:"
 def _joining(id, hint, old, new, *edits, source=""):
     """A wrong cache that joins tensors, with a piece of that text replaced."""
     assert JOINED.count(old) == 1, old
-    _edited(KVCache, id, hint, (WRITTEN, JOINED.replace(old, new)), *edits, source=source)
+    KVCache.edit(id, hint, (WRITTEN, JOINED.replace(old, new)), *edits, source=source)
 
 
 _joining(
@@ -569,21 +564,18 @@ _joining(
     ("self.keys = None", "KVCache.all_keys = None"),
     ("self.values = None", "KVCache.all_values = None"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-whole-room",
     "The places that are still empty come back too. Return those that are filled.",
     (FILLED, "return self.keys, self.values"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-overwritten",
     "Each call writes from the first place on, over what was there. Write from `length` on.",
     (WRITE_KEYS, "self.keys[..., : keys.shape[-2], :] = keys"),
     (WRITE_VALUES, "self.values[..., : keys.shape[-2], :] = values"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-one-place-early",
     "The new tokens are written one place too early, over the last one that was kept.",
     (END, "start = max(self.length - 1, 0)\n        end = start + keys.shape[-2]"),
@@ -591,8 +583,7 @@ _edited(
     (WRITE_VALUES, WRITE_VALUES.replace("self.length :", "start :")),
     source="https://github.com/pytorch/executorch/pull/2689",
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-one-place-late",
     "A place is left empty between the calls.",
     (END, "start = self.length + (self.length > 0)\n        end = start + keys.shape[-2]"),
@@ -601,14 +592,12 @@ _edited(
     (FITS, "if self.length + (self.length > 0) + keys.shape[-2] > self.max_length:"),
     source="https://github.com/pytorch/executorch/pull/2689",
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-one-token-a-call",
     "Only the last token of each call is kept. The first call brings a whole prompt.",
     (END, "keys, values = keys[..., -1:, :], values[..., -1:, :]\n        end = self.length + 1"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-single-precision",
     "The room is of single precision whatever comes in. Dtypes are as those given.",
     (
@@ -616,28 +605,24 @@ _edited(
         "torch.zeros(*new.shape[:-2], self.max_length, new.shape[-1])",
     ),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-four-axes",
     "Four axes are taken for granted. There may be any number before that of the tokens.",
     (END, "batch, num_heads, new, _ = keys.shape\n        end = self.length + new"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-third-axis",
     "The places are counted along the third axis. There may be any number of axes before that of the tokens.",
     (WRITE_KEYS, "self.keys[:, :, self.length : end] = keys"),
     (WRITE_VALUES, "self.values[:, :, self.length : end] = values"),
     (FILLED, "return self.keys[:, :, :end], self.values[:, :, :end]"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-values-as-wide-as-keys",
     "The room for values has the width of the keys. The two may differ.",
     ("self.max_length, new.shape[-1]", "self.max_length, keys.shape[-1]"),
 )
-_edited(
-    KVCache,
+KVCache.edit(
     "cache-emptied",
     "The room is taken anew at each call, so that what was kept is lost.",
     ("if self.length == 0:", "if True:"),
@@ -660,18 +645,7 @@ def _block_inputs(draw, sizes, *leading_and_length, past=None):
         "x": draw.normal(*leading_and_length, d_model),
         "past_keys": None if past is None else draw.normal(*shape, scale=1.5),
         "past_values": None if past is None else draw.normal(*shape),
-        "self_attn.in_proj_weight": draw.normal(3 * d_model, d_model, scale=1.5 / math.sqrt(d_model)),
-        "self_attn.in_proj_bias": draw.normal(3 * d_model),
-        "self_attn.out_proj.weight": draw.normal(d_model, d_model, scale=1 / math.sqrt(d_model)),
-        "self_attn.out_proj.bias": draw.normal(d_model),
-        "linear1.weight": draw.normal(d_ff, d_model, scale=1 / math.sqrt(d_model)),
-        "linear1.bias": draw.normal(d_ff),
-        "linear2.weight": draw.normal(d_model, d_ff, scale=1 / math.sqrt(d_ff)),
-        "linear2.bias": draw.normal(d_model),
-        "norm1.weight": 1 + draw.normal(d_model) / 2,
-        "norm1.bias": draw.normal(d_model),
-        "norm2.weight": 1 + draw.normal(d_model) / 2,
-        "norm2.bias": draw.normal(d_model),
+        **draw.block_parameters(d_model, d_ff),
     }
 
 
@@ -759,125 +733,106 @@ GIVEN = f"given = x\n        {PROJECTED}"
 BY_VIEW = (
     "(part.reshape(*x.shape[:-2], num_heads, x.shape[-2], -1) for part in F.linear(x, weight, bias).chunk(3, dim=-1))"
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-mask",
     "There is no mask: each token sees those that come after it, which it should predict.",
     (MASK, "None"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-transposed",
     "The mask is turned round: each token sees those after it, none before.",
     (MASK, "causal_mask(K.shape[-2], K.shape[-2]).T[K.shape[-2] - Q.shape[-2] :]"),
     source="https://github.com/marin-community/levanter/pull/102",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-inverted",
     "The mask is that of PyTorch's modules, in which True is blocked. Here True may be seen.",
     (MASK, f"~{MASK}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-strict",
     "A token does not see itself, so that the first one of a text sees nothing.",
     (MASK, f"{MASK}.tril(K.shape[-2] - Q.shape[-2] - 1)"),
     source="https://github.com/trymirai/lalamo/pull/273",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-sees-one-ahead",
     "Each token sees the one after it, which is the one that it should predict.",
     (MASK, "torch.ones(Q.shape[-2], K.shape[-2]).tril(K.shape[-2] - Q.shape[-2] + 1).bool()"),
     source="https://github.com/RVC-Boss/GPT-SoVITS/issues/965",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-upper-left",
     "The mask is aligned at the upper left: with a cache the new tokens see the first keys and not the latest. The last query "
     "stands at the last key.",
     (MASK, "torch.ones(Q.shape[-2], K.shape[-2]).tril().bool()"),
     source="https://github.com/time-series-foundation-models/lag-llama/issues/81",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-of-new-tokens",
     "The mask has the new tokens alone for keys. With a cache there are more keys than queries.",
     (MASK, "causal_mask(Q.shape[-2], Q.shape[-2])"),
     source="https://github.com/rasbt/LLMs-from-scratch/pull/697",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-of-past",
     "The mask has the tokens of before for keys and not the new ones, which are keys too.",
     (MASK, "causal_mask(Q.shape[-2], K.shape[-2] if cache is None else K.shape[-2] - Q.shape[-2])"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-past-counted-twice",
     "The mask counts the tokens in the cache twice. What the cache returns holds them already.",
     (MASK, "causal_mask(Q.shape[-2], 2 * K.shape[-2] - Q.shape[-2])"),
     source="https://github.com/skyzh/tiny-llm/pull/46",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-three-axes",
     "Three axes are taken for granted. There may be any number before that of the tokens.",
     (DROPOUT, f"{DROPOUT}\n        batch, length, d_model = x.shape"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-columns-sliced",
     "The last columns of a large mask are taken where its last rows are meant: rows are queries.",
     (MASK, "causal_mask(K.shape[-2], K.shape[-2])[:, K.shape[-2] - Q.shape[-2] :]"),
     source="rasbt/LLMs-from-scratch @28c65cd pkg/llms_from_scratch/kv_cache/gpt2.py",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-mask-with-cache",
     "With a cache there is no mask. Where several new tokens come at once, the first of them must not see the others.",
     (MASK, f"{MASK} if cache is None else None"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-mask-hides-past",
     "The new tokens see each other and none of those in the cache.",
     (MASK, "F.pad(causal_mask(Q.shape[-2], Q.shape[-2]), (K.shape[-2] - Q.shape[-2], 0))"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-not-used",
     "The cache is not used.",
     (APPEND, ""),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-not-read",
     "The cache is filled and what it returns is not used: the new tokens see each other alone.",
     (APPEND, APPEND.replace("K, V = cache", "cache")),
     source="https://github.com/lucidrains/x-transformers/issues/219",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-gets-queries",
     "The cache was given the queries where it takes keys.",
     (APPEND, APPEND.replace("(K, V)", "(Q, V)")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-arguments-swapped",
     "The cache was given the values first. Keys come first.",
     (APPEND, APPEND.replace("K, V = cache.append(K, V)", "V, K = cache.append(V, K)")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-results-swapped",
     "Keys and values that the cache returns are taken in each other's place.",
     (APPEND, APPEND.replace("K, V = cache", "V, K = cache")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-before-heads",
     "The cache was given keys and values that are not split into heads.",
     (
@@ -888,82 +843,69 @@ _edited(
     ),
     (APPEND, "Q, K, V = (split_heads(part, num_heads) for part in (Q, K, V))"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-of-tokens",
     "The cache was given the tokens themselves. It keeps keys and values, so that no token is projected twice.",
     (APPEND, APPEND.replace("(K, V)", "(x, x)")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-called-twice",
     "The cache is asked twice. One call takes the keys and the values.",
     (APPEND, APPEND.replace("K, V = cache.append(K, V)", "K, V = cache.append(K, V)[0], cache.append(K, V)[1]")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-cache-keys-normalised",
     "What comes from the cache is normalised once more. It is kept as it is used.",
     (APPEND, APPEND.replace("K, V)  #", "K, V)\n            K = F.normalize(K, dim=-1)  #")),
     source="https://github.com/google-deepmind/gemma/pull/392",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-projections-in-another-order",
     "The three parts of `in_proj_weight` are taken in another order. It is query, key, value.",
     (PROJECTED, PROJECTED.replace("Q, K, V", "K, Q, V")),
     source="https://github.com/jsbaan/transformer-from-scratch/issues/1",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-values-first",
     "The three parts of `in_proj_weight` are taken in another order. The values come last.",
     (PROJECTED, PROJECTED.replace("Q, K, V", "V, K, Q")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-projection-bias",
     "The bias `in_proj_bias` is missing.",
     (PROJECTED, PROJECTED.replace("weight, bias", "weight")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-heads-by-reshape",
     "The vectors were cut into heads by a reshape alone, which mixes tokens. Cut the last axis, then move the heads forward.",
     (PARTS, BY_VIEW),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-merged-by-reshape",
     "The heads were merged by a reshape alone, which mixes tokens. Move the tokens forward first.",
     (MERGED, MERGED.replace("merge_heads(attn_output)", "attn_output.reshape(x.shape)")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-one-head",
     "There is a single head: nothing is split.",
     (PARTS, PARTS.replace("num_heads", "1")),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-output-projection",
     "The projection `out_proj` of the merged heads is missing.",
     (MERGED, "attn_output = merge_heads(attn_output)"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-not-scaled",
     "The scores are not divided by the square root of a head's width.",
     (ATTENTION, f"Q = Q * Q.shape[-1] ** 0.5\n        {ATTENTION}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-scaled-by-d-model",
     "The scores are divided by the square root of d_model. Take a head's width.",
     (ATTENTION, f"Q = Q / num_heads**0.5\n        {ATTENTION}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-pre-norm",
     "This is pre-norm: each sub-layer reads normalised tokens, and the sum stays as it is. Here the sum is normalised.",
     (PARTS, PARTS.replace("(x,", f"({_norm('x', 1)},")),
@@ -971,110 +913,93 @@ _edited(
     (NETWORK, f"hidden = {_network(_norm('x', 2))}"),
     (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-norm-before-adding",
     "Each sub-layer's output is normalised before it is added. Add first, then normalise the sum.",
     (AFTER_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 1)}"),
     (AFTER_NETWORK, f"return x + {_norm(DROPPED_NETWORK, 2)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-residual-of-attention",
     "The attention has no residual around it: its output is normalised alone.",
     (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-residual-of-network",
     "The feed-forward network has no residual around it: its output is normalised alone.",
     (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 2)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-residual-from-the-input",
     "The second residual comes from the block's input. It should come from what the network read.",
     (PROJECTED, GIVEN),
     (AFTER_NETWORK, f"return {_add_norm('given, hidden', 2)}"),
     source="https://github.com/NVIDIA-NeMo/Speech/pull/4350",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-parallel",
     "The network reads the block's input, beside the attention. It should read what the first norm gave.",
     (PROJECTED, GIVEN),
     (NETWORK, f"hidden = {_network('given')}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-same-norm-twice",
     "Both sub-layers use the first norm. Each has its own gain and shift.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-norms-exchanged",
     "The two norms are exchanged: `norm1` belongs to the attention, `norm2` to the network.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 2)}"),
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-first-norm",
     "There is no norm after the attention. Each sub-layer is followed by one.",
     (AFTER_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-last-norm",
     "There is no norm after the network. Each sub-layer is followed by one.",
     (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-network",
     "The feed-forward network is missing.",
     (AFTER_NETWORK, f"return {_norm('x', 2)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-gelu",
     "The network has GELU between its layers, as GPT has; this one has the ramp max(0, .).",
     (NETWORK, "hidden = self.linear2(F.gelu(self.linear1(x)))"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-dropout-when-not-training",
     "Something is dropped while the block is not being trained.",
     (DROPOUT, "dropout = self.dropout"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-dropout-forgotten",
     "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
     (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
     source="https://github.com/NVIDIA/Megatron-LM/pull/411",
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-dropout",
     "Nothing is dropped in training.",
     (DROPOUT, "dropout = 0.0"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-dropout-of-attention",
     "The output of the attention is never dropped.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 1, dropout=0.0)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-no-dropout-of-network",
     "The output of the network is never dropped.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2, dropout=0.0)}"),
 )
-_edited(
-    CausalBlock,
+CausalBlock.edit(
     "block-dropout-on-residual",
     "Dropout acts on the sums, and so on the residual path too.",
     (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
@@ -1658,30 +1583,26 @@ for _id, _hint, *_edits in (
         (EXCLUDE, EXCLUDE.replace("masked_fill", "masked_fill_")),
     ),
 ):
-    _edited(top_p_filter, _id, _hint, *_edits)
-_edited(
-    top_p_filter,
+    top_p_filter.edit(_id, _hint, *_edits)
+top_p_filter.edit(
     "top-p-1-argmax",
     "At p = 1 only the best token is left: `argmax` of a comparison that is never true is 0.",
     (NEEDED, "cut = (before + probs > p).int().argmax(dim=-1, keepdim=True)"),
     (LOWEST, "lowest = descending.gather(-1, cut)"),
     source="https://github.com/BlinkDL/ChatRWKV/pull/170",
 )
-_edited(
-    top_p_filter,
+top_p_filter.edit(
     "top-p-filled-with-1e-10",
     "The rest is set to 1e-10, a logit like any other. Only minus infinity has probability 0.",
     (EXCLUDE, EXCLUDE.replace("-math.inf", "1e-10")),
     source="https://github.com/karpathy/minGPT/issues/10",
 )
-_edited(
-    top_p_filter,
+top_p_filter.edit(
     "top-p-axis-1",
     "The softmax is taken over axis 1. The vocabulary is on the last axis, however many there are.",
     (PROBS, "probs = torch.softmax(descending, dim=1)"),
 )
-_edited(
-    top_p_filter,
+top_p_filter.edit(
     "top-p-least-probable-cut",
     "The least probable tokens are cut as long as they have at most 1 - p together. That splits ties, and at p = 1 it cuts "
     "tokens whose probability rounds to 0.",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import linear_attention as reference
 
 # The matrices of all pairs of so many sequences and tokens, 7.2 GB of single precision, fit into no submission's memory.
@@ -25,15 +25,6 @@ WITHOUT_QUERY = (
     "You divide by a sum over the keys' features in which the query has no part. The sum of the weights is that sum's dot "
     "product with the query's features."
 )
-
-
-def _slips(check):
-    """A function that adds a known mistake to a check: the reference with pieces of its source replaced."""
-
-    def slip(id, hint, *edits, source=""):
-        check.mistake(id, hint, source)(edited(check.reference, *edits))
-
-    return slip
 
 
 def _positive(draw, *shape):
@@ -70,44 +61,43 @@ def _cost_values(draw):
     yield Case("a single query", dict(zip(names, (1, keys, d_k, d_v), strict=True)))
 
 
-_cost = _slips(matmul_cost)
 LEFT = "num_queries * num_keys * d_k + num_queries * num_keys * d_v"
 RIGHT = "num_keys * d_k * d_v + num_queries * d_k * d_v"
-_cost(
+matmul_cost.edit(
     "cost-swapped",
     "The two costs have changed places.",
     ("return left_first, right_first", "return right_first, left_first"),
 )
-_cost(
+matmul_cost.edit(
     "cost-two-per-multiply-add",
     "A multiplication with the addition that follows it counts as one.",
     ("return left_first, right_first", "return 2 * left_first, 2 * right_first"),
 )
-_cost(
+matmul_cost.edit(
     "cost-square",
     "You take as many queries as there are keys. They may differ.",
     (LEFT, "num_keys * num_keys * (d_k + d_v)"),
     (RIGHT, "2 * num_keys * d_k * d_v"),
 )
-_cost(
+matmul_cost.edit(
     "cost-first-product-only",
     "Each order has two products; you count the first of each.",
     (LEFT, "num_queries * num_keys * d_k"),
     (RIGHT, "num_keys * d_k * d_v"),
 )
-_cost(
+matmul_cost.edit(
     "cost-all-sizes-multiplied",
     "The costs of the two products are added, not multiplied.",
     (LEFT, "num_queries * num_keys * d_k * d_v"),
     (RIGHT, "num_queries * num_keys * d_k * d_v"),
 )
-_cost(
+matmul_cost.edit(
     "cost-of-the-result",
     "You count the entries of the two results. Each of them is a sum of products, and those are what counts.",
     (LEFT, "num_queries * num_keys + num_queries * d_v"),
     (RIGHT, "d_k * d_v + num_queries * d_v"),
 )
-_cost(
+matmul_cost.edit(
     "cost-square-of-the-width",
     "You take the values to be as wide as the keys. They may differ.",
     (LEFT, "2 * num_queries * num_keys * d_k"),
@@ -144,46 +134,45 @@ def _elu_large(draw):
     yield Case("numbers of some 1,000, and the gradient", {"x": large}, gradient=("x",))
 
 
-_elu = _slips(elu_features)
 ELU = "torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))"
-_elu(
+elu_features.edit(
     "elu-not-positive",
     "The features can be negative: that is `elu` itself. One is added, so that no weight falls below zero.",
     (ELU, "F.elu(x)"),
 )
-_elu(
+elu_features.edit(
     "elu-relu",
     "Below zero your features vanish, and their gradient too. They should fall off as the exponential does.",
     (ELU, "F.relu(x)"),
 )
-_elu(
+elu_features.edit(
     "elu-relu-plus-one",
     "Below zero your features are all 1. They should fall off as the exponential does.",
     (ELU, "F.relu(x) + 1"),
 )
-_elu(
+elu_features.edit(
     "elu-exponential",
     "Above zero the features grow in a straight line, as `x + 1`; yours grow exponentially.",
     (ELU, "torch.exp(x)"),
 )
-_elu(
+elu_features.edit(
     "elu-pieces-swapped",
     "The two pieces have changed places: the straight line belongs above zero.",
     (ELU, "torch.where(x > 0, torch.exp(x), x + 1)"),
 )
-_elu(
+elu_features.edit(
     "elu-softplus",
     "That is softplus, a smooth ramp; it is log(2) at zero, where this map is 1.",
     (ELU, "F.softplus(x)"),
 )
-_elu(
+elu_features.edit(
     "elu-gradient-not-a-number",
     "The values are right, but the exponential of a large number is infinite, and though it is not chosen, its gradient, "
     "zero times infinity, is NaN.",
     (ELU, "torch.where(x > 0, x + 1, torch.exp(x))"),
 )
-_elu("elu-selu", "That is SELU, which has scales of its own.", (ELU, "F.selu(x) + 1"))
-_elu("elu-detached", "No gradient flows back through the features.", (ELU, "F.elu(x.detach()) + 1"))
+elu_features.edit("elu-selu", "That is SELU, which has scales of its own.", (ELU, "F.selu(x) + 1"))
+elu_features.edit("elu-detached", "No gradient flows back through the features.", (ELU, "F.elu(x.detach()) + 1"))
 
 
 linear_attention = Check(
@@ -244,54 +233,53 @@ def _linear_work(draw):
         yield Case(LONG_TITLE, inputs, dtype="float32", memory_mb=LONG_MB)
 
 
-_linear = _slips(linear_attention)
 STATE = "key_features.transpose(-2, -1) @ value"
 NORMALISER = "normaliser = query_features @ key_sum"
 QUOTIENT = "torch.where(reached, query_features @ state / torch.where(reached, normaliser, 1.0), 0.0)"
 MASKED = "key_features = key_features * key_mask.unsqueeze(-1)"
 
-_linear(
+linear_attention.edit(
     "linear-unnormalised",
     UNNORMALISED,
     (QUOTIENT, "query_features @ state"),
     source="duoan/TorchCode, linear-attention tests",
 )
-_linear(
+linear_attention.edit(
     "linear-normaliser-not-inverted",
     INVERTED,
     (QUOTIENT, "query_features @ state * normaliser"),
     source="https://github.com/lucidrains/performer-pytorch/issues/13",
 )
-_linear(
+linear_attention.edit(
     "linear-normaliser-omits-query",
     WITHOUT_QUERY,
     (NORMALISER, "normaliser = key_sum.sum(-2, keepdim=True).expand(*query_features.shape[:-1], 1)"),
     source="https://github.com/lucidrains/performer-pytorch/issues/21",
 )
-_linear(
+linear_attention.edit(
     "linear-divided-by-the-number",
     "You divide by the number of keys. The weights are not all 1: divide by their sum.",
     (NORMALISER, "normaliser = torch.ones_like(query_features[..., :1]) * key_features.shape[-2]"),
 )
-_linear("linear-not-a-number", NOT_A_NUMBER, (QUOTIENT, "query_features @ state / normaliser"))
-_linear(
+linear_attention.edit("linear-not-a-number", NOT_A_NUMBER, (QUOTIENT, "query_features @ state / normaliser"))
+linear_attention.edit(
     "linear-epsilon",
     "Something small is added to the sum of the weights. That moves every output a little, and much where the weights are "
     "small; only a sum of zero needs care.",
     (QUOTIENT, "query_features @ state / (normaliser + 1e-6)"),
 )
-_linear("linear-mask-ignored", "The mask is not used: padding is averaged too.", (MASKED, "pass"))
-_linear(
+linear_attention.edit("linear-mask-ignored", "The mask is not used: padding is averaged too.", (MASKED, "pass"))
+linear_attention.edit(
     "linear-mask-turned-round",
     "True says here that a key is a real token. You leave out the real ones.",
     (MASKED, "key_features = key_features * ~key_mask.unsqueeze(-1)"),
 )
-_linear(
+linear_attention.edit(
     "linear-masked-values-only",
     "The values of masked keys are zero, but their weights are still in the sum that you divide by.",
     (MASKED, "value = value * key_mask.unsqueeze(-1)"),
 )
-_linear(
+linear_attention.edit(
     "linear-softmax",
     "That is softmax attention with the features as queries and keys.",
     (
@@ -300,7 +288,7 @@ _linear(
         "        torch.zeros(()).bool() if key_mask is None else ~key_mask.unsqueeze(-2), -1e30), -1) @ value",
     ),
 )
-_linear(
+linear_attention.edit(
     "linear-full-matrix",
     MATRIX,
     (
@@ -308,7 +296,7 @@ _linear(
         "torch.where(reached, query_features @ key_features.mT @ value / torch.where(reached, normaliser, 1.0), 0.0)",
     ),
 )
-_linear(
+linear_attention.edit(
     "linear-keys-normalised",
     "The keys' features are normalised to sum to one first. That weighs keys with small features up; only the sum of a "
     "query's weights is divided by.",
@@ -317,7 +305,7 @@ _linear(
         "    key_features = key_features / key_features.sum(-1, keepdim=True).clamp(min=1e-30)\n    state =",
     ),
 )
-_linear(
+linear_attention.edit(
     "linear-detached-normaliser",
     "The values are right, but no gradient flows through the sum of the weights.",
     (NORMALISER, "normaliser = (query_features @ key_sum).detach()"),
@@ -382,7 +370,6 @@ def _causal_work(draw):
         yield Case(LONG_TITLE, _causal(draw, (batch,), tokens, 3, 2, 50), dtype="float32", memory_mb=LONG_MB)
 
 
-_chunked = _slips(causal_linear_attention)
 STATES = "states = (keys.transpose(-2, -1) @ values).cumsum(-3)"
 BEFORE = "before = F.pad(states, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]"
 INSIDE = "weights = (queries @ keys.transpose(-2, -1)).tril()"
@@ -390,71 +377,73 @@ SUMS = "sums = (queries @ before + weights @ values).flatten(-3, -2)[..., :lengt
 CAUSAL_NORMALISER = "normaliser = sums[..., -1:]"
 CAUSAL_QUOTIENT = "torch.where(reached, sums[..., :-1] / torch.where(reached, normaliser, 1.0), 0.0)"
 
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-own-chunk-twice",
     "The sums of the chunks before have the chunk itself in them: its tokens count twice, and those still to come count too.",
     (BEFORE, "before = states"),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-chunks-apart",
     "Tokens see their own chunk alone; what the chunks before it hold is missing.",
     (SUMS, SUMS.replace("queries @ before + ", "")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-past-chunks-only",
     "Tokens see the chunks before theirs, and nothing of their own chunk, not even themselves.",
     (SUMS, SUMS.replace(" + weights @ values", "")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-last-chunk-only",
     "Of the past, tokens see only the chunk before theirs: the sums of the chunks are not summed up.",
     (STATES, STATES.replace(".cumsum(-3)", "")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-future-in-the-chunk",
     "Inside a chunk tokens see those after them: mask the small table.",
     (INSIDE, INSIDE.replace(".tril()", "")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-without-itself",
     "A token must see itself too.",
     (INSIDE, INSIDE.replace(".tril()", ".tril(-1)")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-turned-round",
     "Inside a chunk tokens see those after them in place of those before them.",
     (INSIDE, INSIDE.replace(".tril()", ".triu()")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-not-causal",
     "Every token sees the whole sequence.",
     (BEFORE, "before = states[..., -1:, :, :]"),
     (SUMS, SUMS.replace(" + weights @ values", "")),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-unnormalised",
     UNNORMALISED,
     ("    return torch.where(reached,", "    return sums[..., :-1]\n    torch.where(reached,"),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-normaliser-omits-query",
     WITHOUT_QUERY,
     (CAUSAL_NORMALISER, "normaliser = key_features.cumsum(-2).sum(-1, keepdim=True)"),
     source="https://github.com/lucidrains/performer-pytorch/issues/21",
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-normaliser-of-all",
     "You divide by the sum of the weights of all keys, also of those after the token.",
     (CAUSAL_NORMALISER, "normaliser = query_features @ key_features.sum(-2).unsqueeze(-1)"),
 )
-_chunked(
+causal_linear_attention.edit(
     "causal-linear-normaliser-of-the-chunk",
     "You divide by the sum of the weights inside the chunk. The sum of the chunks before belongs to it.",
     (CAUSAL_NORMALISER, "normaliser = weights.sum(-1).flatten(-2)[..., :length, None]"),
     source="https://github.com/fla-org/flash-linear-attention/pull/267",
 )
-_chunked("causal-linear-not-a-number", NOT_A_NUMBER, (CAUSAL_QUOTIENT, "sums[..., :-1] / normaliser"))
-_chunked(
+causal_linear_attention.edit(
+    "causal-linear-not-a-number", NOT_A_NUMBER, (CAUSAL_QUOTIENT, "sums[..., :-1] / normaliser")
+)
+causal_linear_attention.edit(
     "causal-linear-rest-dropped",
     "The last tokens, which fill no whole chunk, get zeros. Fill the chunk up, and cut the outputs afterwards.",
     (
@@ -528,41 +517,42 @@ def _state_leading(draw):
     yield Case("a query without any feature", inputs | {"query_features": zero}, gradient=("key_features", "value"))
 
 
-_state = _slips(linear_attention_state)
 TAKE_IN = "state = state + key_features.unsqueeze(-1) * value.unsqueeze(-2)"
 TAKE_SUM = "key_sum = key_sum + key_features"
 STATE_NORMALISER = "normaliser = (query_features * key_sum).sum(-1, keepdim=True)"
 TOTAL = "total = (query_features.unsqueeze(-2) @ state).squeeze(-2)"
 ANSWER = "torch.where(reached, total / torch.where(reached, normaliser, 1.0), 0.0), state, key_sum"
 
-_state(
+linear_attention_state.edit(
     "state-answers-first",
     "The token answers before it is taken in, so it does not see itself.",
     ("    state = state", "    old_state, old_sum = state, key_sum\n    state = state"),
     (STATE_NORMALISER, STATE_NORMALISER.replace("key_sum", "old_sum")),
     (TOTAL, TOTAL.replace("@ state", "@ old_state")),
 )
-_state(
+linear_attention_state.edit(
     "state-drops-key-sum",
     "The sum of the keys' features is not carried on: it has the last token alone in it.",
     (TAKE_SUM, "key_sum = key_features"),
     source="https://github.com/fla-org/flash-linear-attention/pull/268",
 )
-_state(
+linear_attention_state.edit(
     "state-key-sum-not-updated",
     "The sum of the keys' features goes out as it came in.",
     (TAKE_SUM, "key_sum = key_sum.clone()"),
 )
-_state(
+linear_attention_state.edit(
     "state-not-carried-on",
     "The state has the last token alone in it; what was there is lost.",
     (TAKE_IN, TAKE_IN.replace("state + ", "")),
 )
-_state("state-unnormalised", UNNORMALISED, (ANSWER, "total, state, key_sum"))
-_state("state-normaliser-not-inverted", INVERTED, (ANSWER, "total * normaliser, state, key_sum"))
-_state("state-normaliser-omits-query", WITHOUT_QUERY, (STATE_NORMALISER, "normaliser = key_sum.sum(-1, keepdim=True)"))
-_state("state-not-a-number", NOT_A_NUMBER, (ANSWER, "total / normaliser, state, key_sum"))
-_state(
+linear_attention_state.edit("state-unnormalised", UNNORMALISED, (ANSWER, "total, state, key_sum"))
+linear_attention_state.edit("state-normaliser-not-inverted", INVERTED, (ANSWER, "total * normaliser, state, key_sum"))
+linear_attention_state.edit(
+    "state-normaliser-omits-query", WITHOUT_QUERY, (STATE_NORMALISER, "normaliser = key_sum.sum(-1, keepdim=True)")
+)
+linear_attention_state.edit("state-not-a-number", NOT_A_NUMBER, (ANSWER, "total / normaliser, state, key_sum"))
+linear_attention_state.edit(
     "state-in-place",
     "You change the state that you were given. Make a new tensor: the caller may still need the old one.",
     (
@@ -571,7 +561,7 @@ _state(
         + TAKE_IN[8:],
     ),
 )
-_state(
+linear_attention_state.edit(
     "state-normalised",
     "The state itself is divided by the sum. Keep the plain sums; only the output is divided.",
     (
@@ -579,12 +569,12 @@ _state(
         "torch.where(reached, total / torch.where(reached, normaliser, 1.0), 0.0), state / normaliser.unsqueeze(-1), key_sum",
     ),
 )
-_state(
+linear_attention_state.edit(
     "state-outputs-swapped",
     "State and output have changed places.",
     (ANSWER, "state, torch.where(reached, total / torch.where(reached, normaliser, 1.0), 0.0), key_sum"),
 )
-_state(
+linear_attention_state.edit(
     "state-by-the-query",
     "The query's features are taken in; the keys' features belong into the state.",
     (TAKE_IN, TAKE_IN.replace("key_features", "query_features")),
@@ -631,62 +621,61 @@ def _orthogonal_blocks(draw):
     yield Case("a width of 1", _directions(draw, 4, 1))
 
 
-_orthogonal = _slips(orthogonal_projections)
 QR = "orthogonal, triangle = torch.linalg.qr(block.T)"
 TURNED = "directions.append((orthogonal * triangle.diagonal().sign()).T)"
 JOINED = "return torch.cat(directions) * lengths[:, None]"
 
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-signs-of-the-library",
     "Some rows point backwards: those signs are the library's choice, and with them the directions are no longer uniform. "
     "The diagonal of `R` tells which to turn round.",
     (TURNED, "directions.append(orthogonal.T)"),
     source="Mezzadri, How to Generate Random Matrices from the Classical Compact Groups (2007), section 5",
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-only-normalised",
     "The rows have their lengths, but they do not stand at right angles.",
     (TURNED, "directions.append(block / block.norm(dim=1, keepdim=True))"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-unit-length",
     "Every row has length 1; it should have the length that is given.",
     (JOINED, "return torch.cat(directions)"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-own-lengths",
     "The rows keep the lengths that they had. They should have those that are given.",
     (JOINED, "return torch.cat(directions) * gaussian.norm(dim=1, keepdim=True)"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-root-of-the-width",
     "Every row has the length `sqrt(d_k)`, which is that of a normal vector on average. It should have its own.",
     (JOINED, "return torch.cat(directions) * gaussian.shape[1] ** 0.5"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-roots-of-lengths",
     "Each row has the square root of the length that it should have.",
     (JOINED, "return torch.cat(directions) * lengths[:, None].sqrt()"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-columns",
     "You make the columns of a block orthogonal one after the other, where it should be its rows: transpose it first.",
     (QR, "orthogonal, triangle = torch.linalg.qr(block)"),
     (TURNED, "directions.append(orthogonal * triangle.diagonal().sign())"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-polar",
     "That is the nearest orthogonal matrix, in which all rows have moved. Here the first row keeps its direction.",
     (QR, "left, _, right = torch.linalg.svd(block, full_matrices=False)"),
     (TURNED, "directions.append(left @ right)"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-last-row-first",
     "You begin with the last row of a block; the first row is the one that keeps its direction.",
     (QR, "orthogonal, triangle = torch.linalg.qr(block.flip(0).T)"),
     (TURNED, "directions.append((orthogonal * triangle.diagonal().sign()).T.flip(0))"),
 )
-_orthogonal(
+orthogonal_projections.edit(
     "orthogonal-rest-left",
     "The rows that fill no whole block are left as they were; they too must stand at right angles to each other.",
     (
@@ -734,58 +723,57 @@ def _performer_leading(draw):
     yield Case("vectors of length 30 and more", _featured(draw, (batch, tokens), width, projections, scale=30.0))
 
 
-_performer = _slips(performer_features)
 SCALED = "scaled = x * x.shape[-1] ** -0.25"
 HALF = "half_square = scaled.square().sum(-1, keepdim=True) / 2"
 FEATURES = "torch.exp(scaled @ projections.T - half_square) / len(projections) ** 0.5"
 
-_performer(
+performer_features.edit(
     "performer-root-of-d",
     "Queries and keys are each divided by the square root of d_k, so their product is divided by d_k. Each takes the fourth "
     "root.",
     (SCALED, "scaled = x * x.shape[-1] ** -0.5"),
 )
-_performer(
+performer_features.edit(
     "performer-not-scaled",
     "The scores are to be divided by the square root of d_k: nothing is scaled here.",
     (SCALED, "scaled = x"),
 )
-_performer(
+performer_features.edit(
     "performer-without-the-square",
     "Half the squared length is missing in the exponent; without it the features' products estimate another number.",
     (FEATURES, FEATURES.replace(" - half_square", "")),
 )
-_performer(
+performer_features.edit(
     "performer-whole-square",
     "You take the whole squared length away; it is half of it.",
     (HALF, HALF.removesuffix(" / 2")),
 )
-_performer(
+performer_features.edit(
     "performer-length",
     "You take half the length away; it is half the squared length.",
     (HALF, "half_square = scaled.norm(dim=-1, keepdim=True) / 2"),
 )
-_performer(
+performer_features.edit(
     "performer-square-not-scaled",
     "The squared length is that of the vector before it was scaled.",
     (HALF, "half_square = x.square().sum(-1, keepdim=True) / 2"),
 )
-_performer(
+performer_features.edit(
     "performer-square-of-the-directions",
     "You take away half the squared length of the direction; it is that of the vector.",
     (HALF, "half_square = projections.square().sum(-1) / 2"),
 )
-_performer(
+performer_features.edit(
     "performer-not-averaged",
     "The products of the features are sums over the directions; they should be means: divide each feature by `sqrt(m)`.",
     (FEATURES, FEATURES.removesuffix(" / len(projections) ** 0.5")),
 )
-_performer(
+performer_features.edit(
     "performer-averaged-twice",
     "Each feature is divided by the number of directions, so the product of two is divided by its square.",
     (FEATURES, FEATURES.removesuffix(" ** 0.5")),
 )
-_performer(
+performer_features.edit(
     "performer-largest-subtracted",
     "The largest exponent is subtracted, as in a softmax. In the quotient that cancels, but the features are no longer the "
     "ones that are asked for.",
@@ -794,17 +782,17 @@ _performer(
         "torch.exp(scaled @ projections.T - half_square - (scaled @ projections.T).amax()) / len(projections) ** 0.5",
     ),
 )
-_performer(
+performer_features.edit(
     "performer-epsilon",
     "Something small is added to each feature. That is no part of the estimate.",
     (FEATURES, FEATURES + " + 1e-6"),
 )
-_performer(
+performer_features.edit(
     "performer-trigonometric",
     "Those are the features with a cosine, which can be negative. Softmax attention's have an exponential.",
     (FEATURES, "torch.exp(half_square) * torch.cos(scaled @ projections.T) / len(projections) ** 0.5"),
 )
-_performer(
+performer_features.edit(
     "performer-directions-normalised",
     "The directions are cut to length 1 first; they should be as long as they are.",
     (SCALED, SCALED + "\n    projections = projections / projections.norm(dim=-1, keepdim=True)"),

@@ -5,13 +5,8 @@ import math
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import modern_transformer as reference
-
-
-def _edited(check, id, hint, *edits, source=""):
-    check.mistake(id, hint, source)(edited(check.reference, *edits))
-
 
 PreNormBlock = Check(
     reference.PreNormBlock,
@@ -40,18 +35,7 @@ def _block_inputs(draw, sizes, *leading_and_length, attn_mask=None):
     return {
         "x": 2 * draw.normal(*leading_and_length, d_model) + 1,
         "attn_mask": attn_mask,
-        "self_attn.in_proj_weight": draw.normal(3 * d_model, d_model, scale=1.5 / math.sqrt(d_model)),
-        "self_attn.in_proj_bias": draw.normal(3 * d_model),
-        "self_attn.out_proj.weight": draw.normal(d_model, d_model, scale=1 / math.sqrt(d_model)),
-        "self_attn.out_proj.bias": draw.normal(d_model),
-        "linear1.weight": draw.normal(d_ff, d_model, scale=1 / math.sqrt(d_model)),
-        "linear1.bias": draw.normal(d_ff),
-        "linear2.weight": draw.normal(d_model, d_ff, scale=1 / math.sqrt(d_ff)),
-        "linear2.bias": draw.normal(d_model),
-        "norm1.weight": 1 + draw.normal(d_model) / 2,
-        "norm1.bias": draw.normal(d_model),
-        "norm2.weight": 1 + draw.normal(d_model) / 2,
-        "norm2.bias": draw.normal(d_model),
+        **draw.block_parameters(d_model, d_ff),
     }
 
 
@@ -302,7 +286,7 @@ for _id, _hint, *_edits in (
         (ADD_1, "x += F.dropout(attn_output, dropout)"),
     ),
 ):
-    _edited(PreNormBlock, _id, _hint, *_edits)
+    PreNormBlock.edit(_id, _hint, *_edits)
 
 
 rms_norm = Check(
@@ -464,31 +448,27 @@ for _id, _hint, *_edits in (
         (MEAN_SQUARE, f"{MEAN_SQUARE}.detach()"),
     ),
 ):
-    _edited(rms_norm, _id, _hint, *_edits)
-_edited(
-    rms_norm,
+    rms_norm.edit(_id, _hint, *_edits)
+rms_norm.edit(
     "rms-divides-by-rsqrt",
     "`rsqrt` is one over the root already: multiply by it, or divide by the root.",
     (NORMALISED, "normalised = precise / torch.rsqrt(mean_square + eps)"),
     source="https://github.com/mosaicml/llm-foundry/issues/371",
 )
-_edited(
-    rms_norm,
+rms_norm.edit(
     "rms-squares-in-half-precision",
     "In half precision the squares are computed before the numbers are made precise: those of large numbers are infinite, "
     "those of small ones zero.",
     (MEAN_SQUARE, "mean_square = x.square().to(precise.dtype).mean(-1, keepdim=True)"),
     source="https://github.com/jingyaogong/minimind/issues/301",
 )
-_edited(
-    rms_norm,
+rms_norm.edit(
     "rms-all-in-half-precision",
     "In half precision nothing is computed in single: squares of large numbers are infinite, those of small ones zero.",
     (PRECISE, "precise = x"),
     source="https://github.com/pytorch/pytorch/issues/189581",
 )
-_edited(
-    rms_norm,
+rms_norm.edit(
     "rms-in-place",
     "Your kernel changes the caller's `x`: where no other dtype is needed, `to` and `float` hand out the same tensor.",
     (NORMALISED, "normalised = precise.mul_(torch.rsqrt(mean_square + eps))"),
@@ -606,16 +586,14 @@ for _id, _hint, *_edits in (
         (HIDDEN, "hidden = gate * torch.sigmoid(gate).detach() * up"),
     ),
 ):
-    _edited(swiglu, _id, _hint, *_edits)
-_edited(
-    swiglu,
+    swiglu.edit(_id, _hint, *_edits)
+swiglu.edit(
     "swiglu-silu-of-the-product",
     "silu acts on the product of the two layers. It acts on the gates, before the product.",
     (HIDDEN, "hidden = F.silu(gate * up)"),
     source="https://github.com/Nijikadesu/breakdown-minimind/issues/3",
 )
-_edited(
-    swiglu,
+swiglu.edit(
     "swiglu-no-gate",
     "There is no gate: what `W_up` gives is not used.",
     (HIDDEN, "hidden = gate * torch.sigmoid(gate)"),
@@ -848,14 +826,13 @@ for _id, _hint, *_edits in (
         (ANGLES, "angles = positions[:, None] ** 2 * frequencies"),
     ),
 ):
-    _edited(rotary_embedding, _id, _hint, *_edits)
+    rotary_embedding.edit(_id, _hint, *_edits)
 ROTATED_WITH_TABLE = (
     "swapped = torch.stack((-b, a), dim=-1).flatten(-2) if layout == 'interleaved' else torch.cat((-b, a), dim=-1)\n"
     "    {tables}\n"
     "    return x * cos + swapped * sin"
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-pairing-mixed",
     "The table of angles has another layout than the pairs: for neighbours each angle is repeated in its place, for halves "
     "the whole row is.",
@@ -868,8 +845,7 @@ _edited(
     ),
     source="https://github.com/raiyanyahya/how-to-train-your-gpt/issues/6",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-halves-with-interleaved-table",
     "The halves are turned with a table in which each angle stands twice side by side. For halves the whole row stands twice.",
     (
@@ -878,16 +854,14 @@ _edited(
     ),
     source="https://github.com/raiyanyahya/how-to-train-your-gpt/pull/7",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-neighbours-with-table-of-halves",
     "Neighbours are turned with a table in which the whole row of angles stands twice. For them each angle stands twice side "
     "by side.",
     (ROTATED, ROTATED_WITH_TABLE.format(tables="cos, sin = (table.repeat(1, 2) for table in (cos, sin))")),
     source="https://github.com/raiyanyahya/how-to-train-your-gpt/pull/7",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-speeds-reused",
     "The second half of the pairs has the speeds of the first half. Each pair has its own.",
     (
@@ -896,22 +870,19 @@ _edited(
     ),
     source="https://github.com/Tencent/ncnn/issues/6833",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-not-turned",
     "Nothing is turned.",
     (ROTATED, "rotated = a, b"),
     source="duoan/TorchCode @8a49ba1, whose tests accept it",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-base-10",
     "The base is 10. Take the argument.",
     (FREQUENCIES, FREQUENCIES.replace("base **", "10.0 **")),
     source="duoan/TorchCode @8a49ba1, whose tests accept it",
 )
-_edited(
-    rotary_embedding,
+rotary_embedding.edit(
     "rotary-positions-ignored",
     "Positions are counted from 0, whatever was given. Behind a cache they go on where it ends.",
     (ANGLES, ANGLES.replace("positions[:, None]", "torch.arange(x.shape[-2])[:, None]")),
@@ -1123,9 +1094,8 @@ for _id, _hint, *_edits in (
         (REPEATED, REPEATED.replace("shared.repeat", "shared.detach().repeat")),
     ),
 ):
-    _edited(grouped_query_attention, _id, _hint, *_edits)
-_edited(
-    grouped_query_attention,
+    grouped_query_attention.edit(_id, _hint, *_edits)
+grouped_query_attention.edit(
     "grouped-tiled",
     "The row of the heads of keys is repeated as a whole, so that head 1 gets the second head of keys. Neighbours share: "
     "repeat each head in its place.",
@@ -1428,16 +1398,14 @@ for _id, _hint, *_edits in (
         (GATES, "gates = probs.detach().gather(-1, experts) * kept"),
     ),
 ):
-    _edited(moe_route, _id, _hint, *_edits)
-_edited(
-    moe_route,
+    moe_route.edit(_id, _hint, *_edits)
+moe_route.edit(
     "route-softmax-twice",
     "The softmax is taken twice.",
     (PROBS, "probs = torch.softmax(torch.softmax(logits, dim=-1), dim=-1)"),
     source="https://github.com/huggingface/transformers/issues/45120",
 )
-_edited(
-    moe_route,
+moe_route.edit(
     "route-loss-of-chosen-probabilities",
     "The mean probability of an expert counts only tokens that chose it. All tokens count.",
     (LOSS, LOSS.replace("probs.mean(0)", "(probs * chosen.sum(1)).mean(0)")),
@@ -1686,4 +1654,4 @@ for _id, _hint, *_edits in (
         (RESULT, "return output, loss"),
     ),
 ):
-    _edited(MoELayer, _id, _hint, *_edits)
+    MoELayer.edit(_id, _hint, *_edits)

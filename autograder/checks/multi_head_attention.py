@@ -3,7 +3,7 @@
 import math
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import multi_head_attention as reference
 
 FUSED = (
@@ -62,11 +62,7 @@ SPLIT_RETURN = "return pieces.transpose(-3, -2)"
 VIEW_SOURCE = "https://github.com/harvardnlp/annotated-transformer/issues/118"
 
 
-def _split_edited(id, hint, *edits, source=""):
-    split_heads.mistake(id, hint, source)(edited(reference.split_heads, *edits))
-
-
-_split_edited(
+split_heads.edit(
     "mha-split-by-view",
     "The shape is right, but each head holds pieces of several tokens: `view` and `reshape` read the numbers on in their old "
     "order. Cut the last axis first, then exchange axes.",
@@ -74,37 +70,37 @@ _split_edited(
     (SPLIT_RETURN, "return pieces"),
     source=VIEW_SOURCE,
 )
-_split_edited(
+split_heads.edit(
     "mha-split-not-transposed",
     "The heads have an axis, but it stands after the tokens. A head must hold all tokens, so its axis comes before theirs.",
     (SPLIT_RETURN, "return pieces"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-interleaved",
     "Head h takes every num_heads-th component. It should take d_head components that lie side by side.",
     (CUT, "x.unflatten(-1, (-1, num_heads)).transpose(-2, -1)"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-last-axes",
     "The last two axes are exchanged: tokens should come before the components of a head.",
     (SPLIT_RETURN, "return pieces.transpose(-3, -2).transpose(-2, -1)"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-chunks-of-tokens",
     "Each head got a stretch of the tokens with their full width. It should get all tokens, with a part of the width.",
     (CUT, "x.unflatten(-2, (num_heads, -1)).transpose(-3, -2)"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-heads-before-batch",
     "The heads stand before the batch; they belong between the batch and the tokens.",
     (SPLIT_RETURN, "return pieces.movedim(-2, 0)"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-fixed-axes",
     "Axes 1 and 2 are exchanged, counted from the front. That is right behind one batch axis only; count from the end.",
     (SPLIT_RETURN, "return pieces.transpose(1, 2)"),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-by-storage",
     "You read the memory of a tensor that is not contiguous in its own order. Let `reshape` or `contiguous` copy it first.",
     (
@@ -112,7 +108,7 @@ _split_edited(
         "x.as_strided(x.shape, tuple(math.prod(x.shape[i + 1:]) for i in range(x.dim()))).unflatten(-1, (num_heads, -1))",
     ),
 )
-_split_edited(
+split_heads.edit(
     "mha-split-detached",
     "No gradient flows back through the split.",
     (CUT, "x.detach().unflatten(-1, (num_heads, -1))"),
@@ -353,65 +349,61 @@ KEY_CHECK = """        if key_mask is not None and key_mask.dtype != torch.bool:
 SCORES = "Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])"
 
 
-def _multi_head_edited(id, hint, *edits, source=""):
-    MultiHeadAttention.mistake(id, hint, source)(edited(reference.MultiHeadAttention, *edits))
-
-
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-split-by-view",
     "The split into heads mixes the tokens: `view` or `reshape` alone reads the numbers on in their old order. Every shape is "
     "right, so nothing complains.",
     (SPLIT, "(x.reshape(*x.shape[:-2], self.num_heads, x.shape[-2], -1) for x in projected)"),
     source=VIEW_SOURCE,
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-merge-no-transpose",
     "The merge mixes the tokens: bring the heads behind the tokens before you join them.",
     (OUTPUT, "return self.out_proj(attn_output.reshape(query.shape))"),
     source="https://github.com/649453932/Chinese-Text-Classification-Pytorch/issues/53",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-split-and-merge-by-view",
     "Split and merge both lack their transpose. One undoes the other's shape, but the heads attend between pieces of tokens.",
     (SPLIT, "(x.reshape(*x.shape[:-2], self.num_heads, x.shape[-2], -1) for x in projected)"),
     (OUTPUT, "return self.out_proj(attn_output.reshape(query.shape))"),
     source=VIEW_SOURCE,
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-heads-attend-to-heads",
     "The split has no transpose, so within each token its heads attend to each other, and no token sees another.",
     (SPLIT, "(x.unflatten(-1, (self.num_heads, -1)) for x in projected)"),
     (OUTPUT, "return self.out_proj(attn_output.flatten(-2))"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-one-head",
     "The heads are never split: this is one attention over the full width.",
     (SPLIT, "(x.unsqueeze(-3) for x in projected)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-split-interleaved",
     "Head h takes every num_heads-th component of the projection; it should take d_head components side by side.",
     (SPLIT, "(x.unflatten(-1, (-1, self.num_heads)).movedim(-1, -3) for x in projected)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "attn-scale-d_model",
     "The scores are divided by the square root of d_model. A head's dot product has only d_head terms.",
     (ATTEND, "scaled_dot_product_attention(Q / math.sqrt(self.num_heads), K, V, allowed)"),
     source="https://github.com/lucidrains/vit-pytorch/issues/65",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "attn-no-scale",
     "The scores are not divided by the square root of d_head.",
     (ATTEND, "scaled_dot_product_attention(Q * math.sqrt(Q.shape[-1]), K, V, allowed)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "attn-scaled-twice",
     "The scores are divided by the square root of d_head twice, or by d_head itself; `scaled_dot_product_attention` already does "
     "it.",
     (ATTEND, "scaled_dot_product_attention(Q / math.sqrt(Q.shape[-1]), K, V, allowed)"),
     source="https://github.com/delzac/cntkx/issues/10",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-project-inside-head",
     "Each head projects only its own slice of the tokens. Project the whole token first, then split: every head may read all of it.",
     (
@@ -422,119 +414,119 @@ _multi_head_edited(
     ),
     source="https://github.com/neetcode-gh/leetcode/issues/5130",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-weights-transposed",
     "The projections are used in the layout (in, out). A module keeps PyTorch's layout (out, in).",
     (PROJECT, "x @ W + b for x, W, b in zip((query, key, value), weights, biases, strict=True)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-projections-order",
     "The three projections are taken in the wrong order: query, key, value.",
     (PROJECT, "F.linear(x, W, b) for x, W, b in zip((query, key, value), weights[::-1], biases[::-1], strict=True)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-same-projection",
     "All three go through the projection of the query; key and value have their own.",
     (PROJECT, "F.linear(x, weights[0], biases[0]) for x in (query, key, value)"),
     source="Student code rleaf/EECS-498-007-Deep-Learning, A5/transformers.py, initialises one weight three times",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-no-in-bias",
     "The biases of the first projections are missing.",
     (PROJECT, "F.linear(x, W) for x, W in zip((query, key, value), weights, strict=True)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-value-from-key",
     "The values are projected from `key`; `value` is never read. In self-attention it makes no difference.",
     (PROJECT, "F.linear(x, W, b) for x, W, b in zip((query, key, key), weights, biases, strict=True)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "cross-attn-attends-to-self",
     "Keys and values are projected from `query`, so the sequence attends to itself.",
     (PROJECT, "F.linear(x, W, b) for x, W, b in zip((query, query, query), weights, biases, strict=True)"),
     source="https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-no-output-projection",
     "The output projection is missing: the merged heads are returned as they are.",
     (OUTPUT, "return merge_heads(attn_output)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-no-output-bias",
     "The bias of the output projection is missing.",
     (OUTPUT, "return F.linear(merge_heads(attn_output), self.out_proj.weight)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-softmax-over-heads",
     "The softmax runs over the heads, or over the queries; each query's weights sum to one over the keys.",
     (ATTEND, f"torch.softmax({SCORES}, dim=1) @ V"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-detached",
     "No gradient reaches the projections for queries and keys, so the heads never learn where to look.",
     (ATTEND, "scaled_dot_product_attention(Q.detach(), K.detach(), V, allowed)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-squeezed",
     "`squeeze` removes every axis of length 1: a batch of one, a single query.",
     (OUTPUT, "return self.out_proj(merge_heads(attn_output)).squeeze()"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-masks-of-numbers",
     "Masks of numbers are taken as well, as if every number but zero meant True. A mask made to be added means the opposite by "
     "its zeros: such a mask should be an error.",
     (ATTN_CHECK, "        attn_mask = None if attn_mask is None else attn_mask.bool()\n"),
     (KEY_CHECK, "        key_mask = None if key_mask is None else key_mask.bool()\n"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-attn-mask-inverted",
     "`attn_mask` is read as PyTorch's module reads it. Here True is where a query may attend.",
     (ATTN_MASK, "None if attn_mask is None else ~attn_mask.unsqueeze(-3)"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-key-mask-inverted",
     "`key_mask` is read as PyTorch's `key_padding_mask`. Here True is a real token.",
     (KEY_MASK, "~key_mask[..., None, None, :]"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-attn-mask-ignored",
     "`attn_mask` changes nothing.",
     (ATTN_MASK, "None"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-key-mask-ignored",
     "`key_mask` changes nothing: padding is attended to.",
     (BOTH, "allowed"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "pad-replaces-causal",
     "Where a key mask is given, it replaces `attn_mask`. A query may attend where both are True.",
     (BOTH, "real"),
     source="https://github.com/huggingface/candle/pull/3609",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-key-mask-only-alone",
     "Where `attn_mask` is given, the key mask is forgotten. A query may attend where both are True.",
     (BOTH, "real if allowed is None else allowed"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-masks-either",
     "The masks are joined by `or`. A query may attend only where both are True.",
     (BOTH, "real if allowed is None else allowed | real"),
     source="https://github.com/lucidrains/local-attention/issues/5",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-key-mask-on-queries",
     "The key mask is laid along the queries: it silences padded queries, while everyone still attends to padding.",
     (KEY_MASK, "key_mask[..., None, :, None]"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-mask-without-head-axis",
     "A mask of shape (batch, N_q, N_k) meets scores of shape (batch, head, N_q, N_k): its first axis falls on the heads. Give "
     "it an axis of length one for them.",
     (ATTN_MASK, "attn_mask"),
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mask-head-tiling-order",
     "Heads were folded into the batch and the mask was repeated in another order, so that sequences get the mask of others.",
     (
@@ -545,7 +537,7 @@ _multi_head_edited(
     ),
     source="https://github.com/lsdefine/attention-is-all-you-need-keras/issues/36",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mask-fully-masked-uniform",
     "A query that may attend to nothing gets the mean of all values, blocked ones included. Each head should give it zeros.",
     (
@@ -554,7 +546,7 @@ _multi_head_edited(
     ),
     source="https://github.com/d2l-ai/d2l-en/pull/2423",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mask-fully-masked-nan",
     "A query that may attend to nothing gives NaN: a softmax over minus infinity. Each head should give it zeros.",
     (
@@ -563,7 +555,7 @@ _multi_head_edited(
     ),
     source="https://github.com/pytorch/pytorch/issues/41508",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mask-after-softmax",
     "The mask acts after the softmax, so the weights that are left do not sum to one.",
     (
@@ -572,7 +564,7 @@ _multi_head_edited(
     ),
     source="https://github.com/huggingface/pytorch-image-models/pull/2236",
 )
-_multi_head_edited(
+MultiHeadAttention.edit(
     "mha-empty-rows-zeroed-last",
     "A query that may attend to nothing gets zeros at the very end. The heads give zeros; the output projection then adds its bias.",
     (
@@ -640,16 +632,12 @@ FOUR_SOFTMAX = "torch.softmax(scores, dim=-1)"
 FOUR_OUTPUT = "return merge_heads(attn_output) @ W_O"
 
 
-def _four_edited(id, hint, *edits, source=""):
-    attention_as_four_matmuls.mistake(id, hint, source)(edited(reference.attention_as_four_matmuls, *edits))
-
-
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-separate-projections",
     "The result is right, but queries, keys and values take a product each. One product with `W_QKV` gives all three.",
     (FOUR_SPLIT, "Q, K, V = (split_heads(X @ W, num_heads) for W in W_QKV.chunk(3, dim=-1))"),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-loop-over-heads",
     "The result is right, but each head takes products of its own. With the heads as a leading axis one product does them all.",
     (
@@ -663,7 +651,7 @@ _four_edited(
         "    attn_output = torch.stack([weights[..., h, :, :] @ V[..., h, :, :] for h in range(num_heads)], -3)",
     ),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-projections-interleaved",
     "The three parts are read component by component in turn. They lie side by side: first all of the queries' columns.",
     (
@@ -671,34 +659,34 @@ _four_edited(
         "Q, K, V = (split_heads(part, num_heads) for part in (X @ W_QKV).unflatten(-1, (-1, 3)).unbind(-1))",
     ),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-split-before-chunk",
     "The heads are split before queries, keys and values are taken apart, so each head mixes the three.",
     (FOUR_SPLIT, "Q, K, V = split_heads(X @ W_QKV, num_heads).chunk(3, dim=-1)"),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-order",
     "Queries, keys and values are taken in the wrong order.",
     (FOUR_SPLIT, FOUR_SPLIT.replace("Q, K, V", "V, K, Q")),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-softmax-query-axis",
     "The weights sum to one over the queries; each query's weights must sum to one over the keys.",
     (FOUR_SOFTMAX, "torch.softmax(scores, dim=-2)"),
     source="https://github.com/PetrochukM/PyTorch-NLP/issues/2",
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-scale-d_model",
     "The scores are divided by the square root of d_model. A head's dot product has only d_head terms.",
     (FOUR_SCORES, "scores = Q @ K.transpose(-2, -1) / math.sqrt(X.shape[-1])"),
     source="https://github.com/lucidrains/vit-pytorch/issues/65",
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-no-scale",
     "The scores are not divided by the square root of d_head.",
     (FOUR_SCORES, "scores = Q @ K.transpose(-2, -1)"),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-split-by-view",
     "The split into heads mixes the tokens: the transpose is missing.",
     (
@@ -709,23 +697,23 @@ _four_edited(
     ),
     source=VIEW_SOURCE,
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-merge-no-transpose",
     "The merge mixes the tokens: the transpose is missing.",
     (FOUR_OUTPUT, "return attn_output.reshape(X.shape) @ W_O"),
     source=VIEW_SOURCE,
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-output-transposed",
     "`W_O` is used in the layout of `nn.Linear`. Here a row vector stands on its left.",
     (FOUR_OUTPUT, "return merge_heads(attn_output) @ W_O.T"),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-three-products",
     "There are only three products: the output projection is missing.",
     (FOUR_OUTPUT, "return merge_heads(attn_output)"),
 )
-_four_edited(
+attention_as_four_matmuls.edit(
     "four-overflow",
     "The exponentials overflow for large scores. `torch.softmax` subtracts each row's largest first.",
     (FOUR_SOFTMAX, "(scores.exp() / scores.exp().sum(-1, keepdim=True))"),
@@ -955,61 +943,57 @@ WHILE = "while steps == 0 or reach < length - 1:"
 DILATE = "stride *= kernel_size"
 
 
-def _path_edited(id, hint, *edits, source=""):
-    path_length.mistake(id, hint, source)(edited(reference.path_length, *edits))
-
-
-_path_edited(
+path_length.edit(
     "path-rnn-between-states",
     "From the first token to the last state: the token has to enter the first state too, which is a step.",
     (RNN, 'if layer == "rnn":\n        return max(1, length - 1)'),
 )
-_path_edited(
+path_length.edit(
     "path-rnn-one",
     "A recurrent cell reads one token and the state before. The first token is `length` steps away from the last state.",
     (RNN, 'if layer == "rnn":\n        return 1'),
 )
-_path_edited(
+path_length.edit(
     "path-attention-length",
     "Every output of self-attention reads every token directly.",
     ('if layer == "self-attention":\n        return 1', 'if layer == "self-attention":\n        return length'),
 )
-_path_edited(
+path_length.edit(
     "path-convolution-centred",
     "You let a convolution reach half as far, as if its own place were the middle of those it reads. It is the last of them.",
     (REACH, "stride = 0, 0, max(1, (kernel_size - 1) // 2)"),
 )
-_path_edited(
+path_length.edit(
     "path-convolution-kernel-size",
     "You let a convolution bridge kernel_size places in one layer: that is how many it reads, its own among them.",
     (REACH, "stride = 0, 0, kernel_size"),
 )
-_path_edited(
+path_length.edit(
     "path-whole-length",
     "The farthest token is `length - 1` places away, not `length`.",
     (WHILE, "while steps == 0 or reach < length:"),
 )
-_path_edited(
+path_length.edit(
     "path-rounded-down",
     "The number of layers is rounded down; a last layer is needed for the places that are left.",
     (WHILE, "while steps == 0 or reach + stride <= length - 1:"),
 )
-_path_edited(
+path_length.edit(
     "path-not-dilated",
     "The dilation is ignored: layer l bridges kernel_size**l times as many places as layer 0.",
     (DILATE, "pass"),
 )
-_path_edited(
+path_length.edit(
     "path-dilation-doubles",
     "The dilation doubles in your stack; here it grows by the factor kernel_size.",
     (DILATE, "stride *= 2"),
 )
-_path_edited(
+path_length.edit(
     "path-only-last-layer",
     "Only the last layer's reach is counted. The layers' reaches add up.",
     ("reach += stride", 'reach = stride if layer == "dilated convolution" else reach + stride'),
 )
-_path_edited(
+path_length.edit(
     "path-float-logarithm",
     "Your logarithm comes out a little larger than a whole number, and rounding up adds a layer too many. Count in whole "
     "numbers.",
@@ -1020,7 +1004,7 @@ _path_edited(
         "    steps, reach, stride = 0",
     ),
 )
-_path_edited(
+path_length.edit(
     "path-single-token-zero",
     "A single token gives no steps in your count; it still goes through one layer.",
     (WHILE, "while reach < length - 1:"),

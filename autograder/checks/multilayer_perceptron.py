@@ -3,7 +3,7 @@
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import multilayer_perceptron as reference
 
 
@@ -1042,10 +1042,6 @@ def _epoch_more(draw):
     yield Case("a batch size of zero", inputs | {"batch_size": 0}, refused=True)
 
 
-def _epoch_edited(id, hint, *edits, source=""):
-    train_epoch.mistake(id, hint, source)(edited(reference.train_epoch, *edits))
-
-
 BATCH = "batch = order[start : start + batch_size]"
 STARTS = "range(0, len(order), batch_size)"
 GRAD_Z = "grad_Z = relu_backward(grad_H, Z)"
@@ -1054,73 +1050,73 @@ STEP = "parameters = tuple(sgd_step(p, g, learning_rate) for p, g in zip(paramet
 TOTAL = "total += float(loss) * len(batch)"
 MEAN = "total / len(order)"
 
-_epoch_edited(
+train_epoch.edit(
     "epoch-order-ignored",
     "You take the examples as they stand, not in the `order` that was given.",
     (BATCH, "batch = np.arange(len(order))[start : start + batch_size]"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-order-sorted",
     "You visit the right examples, but sorted. Take them in the `order` that was given.",
     (BATCH, "batch = np.sort(order)[start : start + batch_size]"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-labels-not-reordered",
     "You reorder the examples and not their labels, so that most examples get the label of another.",
     ("labels[batch]", "labels[start : start + batch_size][: len(batch)]"),
     source="https://github.com/DrexelChatbotGroup/DrexelChatbot/issues/15",
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-all-examples",
     "You go through all of `X`, also where `order` leaves examples out.",
     ("    total = 0.0\n", "    total = 0.0\n    order = np.append(order, np.setdiff1d(np.arange(len(X)), order))\n"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-last-batch-dropped",
     "The last, shorter mini-batch is left out: its examples are never learned from.",
     (STARTS, "range(0, len(order) - batch_size + 1, batch_size)"),
     ("return parameters, " + MEAN, "return parameters, total / (len(order) // batch_size * batch_size or 1)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-last-batch-dropped-but-counted",
     "The last, shorter mini-batch is left out, and yet the loss is divided as if it had been there.",
     (STARTS, "range(0, len(order) - batch_size + 1, batch_size)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-first-batch-only",
     "You return after the first mini-batch: the `return` stands inside the loop.",
     (STARTS, "range(0, min(batch_size, len(order)), batch_size)"),
     (MEAN, "total / min(batch_size, len(order))"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-return-in-loop",
     "You return after the first mini-batch: the `return` stands inside the loop.",
     (STARTS, "range(0, min(batch_size, len(order)), batch_size)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-range-over-all",
     "You count up to the number of all examples, where `order` leaves some out: the last mini-batches are empty.",
     (STARTS, "range(0, len(X), batch_size)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-over-all",
     "You divide the loss by the number of all examples, where `order` leaves some out. Only those visited count.",
     (MEAN, "total / len(X)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-whole-batch",
     "Every step learns from all examples at once. A mini-batch has only those of its piece of `order`.",
     ("linear_forward(X[batch], W_1, b_1)", "linear_forward(X, W_1, b_1)"),
     ("softmax_cross_entropy(logits, labels[batch])", "softmax_cross_entropy(logits, labels)"),
     ("linear_backward(grad_Z, X[batch], W_1)", "linear_backward(grad_Z, X, W_1)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-batches-overlap",
     "Your mini-batches overlap: the loop goes on by one example, not by `batch_size`.",
     (STARTS, "range(len(order))"),
     (MEAN, "total / sum(len(order[s : s + batch_size]) for s in range(len(order)))"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-not-weighted",
     "The loss is the mean over the mini-batches, so that a short one counts as much as a full one. Weight each by its "
     "size.",
@@ -1128,35 +1124,35 @@ _epoch_edited(
     (MEAN, "total / -(-len(order) // batch_size)"),
     source="https://github.com/tensorflow/tensorflow/issues/38596",
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-summed-over-batches",
     "The losses of the mini-batches are added up; the mean over the examples is asked for.",
     (TOTAL, "total += float(loss)"),
     (MEAN, "total"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-divided-by-examples",
     "You add up the means of the mini-batches and divide by the number of examples. A mean must count as often as its "
     "mini-batch has examples.",
     (TOTAL, "total += float(loss)"),
     source="https://github.com/pytorch/tutorials/issues/179",
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-summed-over-examples",
     "The losses of the examples are added up; their mean is asked for.",
     (MEAN, "total"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-full-batches",
     "You weight every mini-batch as if it were full. The last one may be shorter.",
     (TOTAL, "total += float(loss) * batch_size"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-of-last-batch",
     "You return the loss of the last mini-batch; the mean over all examples is asked for.",
     (MEAN, "float(loss)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-afterwards",
     "You measure the loss after the step. Each mini-batch counts with the parameters that it found.",
     (
@@ -1167,7 +1163,7 @@ _epoch_edited(
         "        total += float(loss) * len(batch)",
     ),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-loss-at-the-end",
     "You measure the loss once, with the last parameters. Each mini-batch counts with the parameters that it found.",
     (
@@ -1178,83 +1174,83 @@ _epoch_edited(
         "    return parameters, float(loss)",
     ),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-rectifier-skipped-backward",
     "The way back leaves the rectifier out. Its slope is a factor of the gradient for the first layer.",
     (GRAD_Z, "grad_Z = grad_H"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-relu-backward-arguments-swapped",
     "The arguments of `relu_backward` are in the wrong order: the gradient that comes back is the first.",
     (GRAD_Z, "grad_Z = relu_backward(Z, grad_H)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-rectifier-of-gradient",
     "You apply `relu_forward` to the gradient on the way back; that is `relu_backward`'s task, and it needs `Z`.",
     (GRAD_Z, "grad_Z = relu_forward(grad_H)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-no-rectifier",
     "There is no rectifier between the layers, neither forward nor backward.",
     ("H = relu_forward(Z)", "H = Z"),
     (GRAD_Z, "grad_Z = grad_H"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-rectified-logits",
     "The logits go through the rectifier too. The last layer is linear: a logit may be negative.",
     (LOGITS, "logits = relu_forward(linear_forward(H, W_2, b_2))"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-rectifier-skipped-forward",
     "The second layer is given what the rectifier was given. On the way forward the rectifier is left out.",
     ("H = relu_forward(Z)", "H = Z"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-linear-backward-arguments-swapped",
     "The arguments of `linear_backward` are in the wrong order: first the gradient that comes back, then what the layer "
     "was given.",
     ("linear_backward(grad_logits, H, W_2)", "linear_backward(H, grad_logits, W_2)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-gradients-mixed-up",
     "`linear_backward` returns the gradient for the inputs first, then those for weights and bias. You unpack them in "
     "another order.",
     ("grad_H, grad_W_2, grad_b_2 = linear_backward", "grad_W_2, grad_b_2, grad_H = linear_backward"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-inputs-and-weights-mixed-up",
     "`linear_backward` returns the gradient for the inputs first, then that for the weights. You unpack them the other way "
     "round.",
     ("grad_H, grad_W_2, grad_b_2 = linear_backward", "grad_W_2, grad_H, grad_b_2 = linear_backward"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-two-gradients",
     "`linear_backward` returns three gradients, also in the first layer, where nobody needs the one for the inputs.",
     ("_, grad_W_1, grad_b_1 = linear_backward", "grad_W_1, grad_b_1 = linear_backward"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-first-layer-given-hidden",
     "In the first layer's gradient stands the hidden layer. That layer was given the examples.",
     ("linear_backward(grad_Z, X[batch], W_1)", "linear_backward(grad_Z, H, W_1)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-hidden-before-rectifier",
     "In the second layer's gradient stands what the rectifier was given. The layer was given what came out of it.",
     ("linear_backward(grad_logits, H, W_2)", "linear_backward(grad_logits, Z, W_2)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-first-layer-frozen",
     "The first layer stays as it was. All four parameters take a step.",
     ("zip(parameters, gradients, strict=True))", "zip(parameters[2:], gradients[2:], strict=True))"),
     (TOTAL, "parameters = (W_1, b_1, *parameters)\n        " + TOTAL),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-second-layer-frozen",
     "The second layer stays as it was. All four parameters take a step.",
     ("zip(parameters, gradients, strict=True))", "zip(parameters[:2], gradients[:2], strict=True))"),
     (TOTAL, "parameters = (*parameters, W_2, b_2)\n        " + TOTAL),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-biases-frozen",
     "The biases stay as they were. All four parameters take a step.",
     (
@@ -1262,7 +1258,7 @@ _epoch_edited(
         "parameters = sgd_step(W_1, grad_W_1, learning_rate), b_1, sgd_step(W_2, grad_W_2, learning_rate), b_2",
     ),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-second-layer-changed-too-early",
     "The second layer takes its step before the gradient went back through it, so the first layer's gradient goes "
     "through weights that were not there on the way forward. First all gradients, then the steps.",
@@ -1273,39 +1269,39 @@ _epoch_edited(
     ),
     source="https://github.com/VikParuchuri/zero_to_gpt/issues/12",
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-starts-anew",
     "Every mini-batch starts from the first parameters again, so that only the last one counts. Go on from the new ones.",
     ("    total = 0.0\n", "    total = 0.0\n    given = parameters\n"),
     ("W_1, b_1, W_2, b_2 = parameters\n", "W_1, b_1, W_2, b_2 = parameters = given\n"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-steps-only-at-the-end",
     "You take one step at the end, with the gradient of the last mini-batch. Each mini-batch makes a step.",
     (STEP, "pass"),
     ("return parameters, ", STEP + "\n    return parameters, "),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-divided-again",
     "You divide the gradients by the batch size. The loss is a mean, so they are divided already.",
     ("sgd_step(p, g, learning_rate)", "sgd_step(p, g / len(batch), learning_rate)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-multiplied-by-size",
     "You multiply the gradients by the batch size, as for a sum. The gradients of the mean are asked for.",
     ("sgd_step(p, g, learning_rate)", "sgd_step(p, g * len(batch), learning_rate)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-in-place",
     "You change the arrays of the caller. The old parameters stay as they are; return new ones.",
     ("sgd_step(p, g, learning_rate)", "np.subtract(p, learning_rate * g, out=p)"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-uphill",
     "You add the gradients, so the loss grows. Each parameter steps against its gradient.",
     ("sgd_step(p, g, learning_rate)", "p + learning_rate * g"),
 )
-_epoch_edited(
+train_epoch.edit(
     "epoch-parameters-not-returned",
     "You return the parameters that you were given; return the new ones.",
     ("    total = 0.0\n", "    total = 0.0\n    given = parameters\n"),

@@ -1,17 +1,10 @@
 """What right kernels of "A pretrained encoder" are."""
 
-import math
-
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import pretrained_encoder as reference
-
-
-def _edited(check, id, hint, *edits, source=""):
-    check.mistake(id, hint, source)(edited(check.reference, *edits))
-
 
 word_pieces = Check(
     reference.word_pieces,
@@ -130,7 +123,7 @@ for _id, _hint, *_edits in (
         (BEGIN, f"if not word:\n        return [unknown]\n    {BEGIN}"),
     ),
 ):
-    _edited(word_pieces, _id, _hint, *_edits)
+    word_pieces.edit(_id, _hint, *_edits)
 
 
 @word_pieces.mistake(
@@ -256,23 +249,6 @@ def _sizes(draw, count):
     return {"d_model": 4 * num_heads, "num_heads": num_heads, "d_ff": 10}, *others[:count]
 
 
-def _block_parameters(draw, d_model, num_heads, d_ff):
-    return {
-        "self_attn.in_proj_weight": draw.normal(3 * d_model, d_model, scale=1.5 / math.sqrt(d_model)),
-        "self_attn.in_proj_bias": draw.normal(3 * d_model),
-        "self_attn.out_proj.weight": draw.normal(d_model, d_model, scale=1 / math.sqrt(d_model)),
-        "self_attn.out_proj.bias": draw.normal(d_model),
-        "linear1.weight": draw.normal(d_ff, d_model, scale=1 / math.sqrt(d_model)),
-        "linear1.bias": draw.normal(d_ff),
-        "linear2.weight": draw.normal(d_model, d_ff, scale=1 / math.sqrt(d_ff)),
-        "linear2.bias": draw.normal(d_model),
-        "norm1.weight": 1 + draw.normal(d_model) / 2,
-        "norm1.bias": draw.normal(d_model),
-        "norm2.weight": 1 + draw.normal(d_model) / 2,
-        "norm2.bias": draw.normal(d_model),
-    }
-
-
 def _key_mask(draw, batch, length):
     """Texts of different lengths: the first fills its row, padding ends the others."""
     lengths = draw.rng.integers(1, length, size=batch)
@@ -282,7 +258,7 @@ def _key_mask(draw, batch, length):
 
 def _block_inputs(draw, sizes, *leading_and_length, key_mask=None):
     x = draw.normal(*leading_and_length, sizes["d_model"])
-    return {"x": x, "key_mask": key_mask} | _block_parameters(draw, **sizes)
+    return {"x": x, "key_mask": key_mask} | draw.block_parameters(sizes["d_model"], sizes["d_ff"])
 
 
 @BertBlock.aspect("attention, network with GELU, residuals, norms", points=2)
@@ -418,7 +394,7 @@ for _id, _hint, *_edits in (
         ),
     ),
 ):
-    _edited(BertBlock, _id, _hint, *_edits)
+    BertBlock.edit(_id, _hint, *_edits)
 
 
 mean_pool = Check(
@@ -536,7 +512,7 @@ for _id, _hint, *_edits in (
         (DIVIDED, "return F.normalize(summed, dim=-1)"),
     ),
 ):
-    _edited(mean_pool, _id, _hint, *_edits)
+    mean_pool.edit(_id, _hint, *_edits)
 
 
 SentenceEncoder = Check(
@@ -571,9 +547,8 @@ def _encoder_inputs(draw, sizes, *leading_and_length, key_mask=None):
         "norm.weight": 1 + draw.normal(d_model) / 2,
         "norm.bias": draw.normal(d_model),
     }
-    block = {name: sizes[name] for name in ("d_model", "num_heads", "d_ff")}
     for number in range(sizes["num_layers"]):
-        drawn = _block_parameters(draw, **block)
+        drawn = draw.block_parameters(sizes["d_model"], sizes["d_ff"])
         parameters |= {f"blocks.{number}.{name}": value for name, value in drawn.items()}
     return {"tokens": tokens, "key_mask": key_mask} | parameters
 
@@ -711,7 +686,7 @@ for _id, _hint, *_edits in (
         (STACK, STACK.replace("in self.blocks", "in reversed(self.blocks)")),
     ),
 ):
-    _edited(SentenceEncoder, _id, _hint, *_edits)
+    SentenceEncoder.edit(_id, _hint, *_edits)
 
 
 rename_weights = Check(
@@ -918,7 +893,7 @@ for _id, _hint, *_edits in (
         ("rest = dict(stored)", "rest = stored"),
     ),
 ):
-    _edited(rename_weights, _id, _hint, *_edits)
+    rename_weights.edit(_id, _hint, *_edits)
 
 
 most_similar = Check(

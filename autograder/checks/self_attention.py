@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import self_attention as reference
 
 FUSED = ("torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention")
@@ -378,23 +378,19 @@ SINES, COSINES = "encodings[:, 0::2] = torch.sin(angles)", "encodings[:, 1::2] =
 RETURN = "return encodings"
 
 
-def _positions_edited(id, hint, *edits, source=""):
-    sinusoidal_positions.mistake(id, hint, source)(edited(reference.sinusoidal_positions, *edits))
-
-
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-index-doubled",
     "The exponent is doubled twice: the index already counts in steps of two, 0, 2, 4, …, and stands there as it is.",
     (FREQUENCIES, "10000 ** (-2 * torch.arange(0, d_model, 2, dtype=torch.float32) / d_model)"),
     source="https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/32",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-index-not-doubled",
     "The exponent lacks its factor of two: with i = 0, 1, 2, … it is 2 * i / d_model.",
     (FREQUENCIES, "10000 ** (-torch.arange((d_model + 1) // 2, dtype=torch.float32) / d_model)"),
     source="https://github.com/Kyubyong/transformer/issues/38",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-own-frequency-each",
     "Each column has a frequency of its own. A sine and the cosine beside it share one angle, or the pair is no rotation.",
     (FREQUENCIES, "10000 ** (-torch.arange(d_model, dtype=torch.float32) / d_model)"),
@@ -402,13 +398,13 @@ _positions_edited(
     (COSINES, "encodings[:, 1::2] = torch.cos(angles[:, 1::2])"),
     source="https://github.com/shenweichen/DeepCTR/issues/379",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-base-1000",
     "The base is 1,000; it should be 10,000.",
     (FREQUENCIES, "1000 ** (-torch.arange(0, d_model, 2, dtype=torch.float32) / d_model)"),
     source="https://github.com/maxjcohen/transformer/issues/62",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-operator-precedence",
     "`/ d_model // 2` divides and then rounds down, so the frequencies come out as wrong whole powers. Mind what binds "
     "first.",
@@ -416,79 +412,79 @@ _positions_edited(
     ("    positions =", "    import math\n\n    positions ="),
     source="https://github.com/zju3dv/LoFTR/issues/41",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-floor-kills-frequencies",
     "The exponent is rounded down to a whole number, so nearly all frequencies are equal. Divide with `/`, not with `//`.",
     (FREQUENCIES, "1.0 / 10000 ** (torch.arange(0, d_model, 2) // d_model)"),
     source="The formula of the notebook EECS 498, assignment 5, as it is printed",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-frequency-inverted",
     "The angles are multiplied by the powers of 10,000 where they should be divided by them.",
     (FREQUENCIES, "10000 ** (torch.arange(0, d_model, 2, dtype=torch.float32) / d_model)"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-last-frequency-10000",
     "Your slowest frequency is exactly 1/10000: the exponents are spread from 0 to 1, both included. That is how an "
     "old library did it; the paper's formula ends a step before.",
     (FREQUENCIES, "10000 ** -torch.linspace(0, 1, (d_model + 1) // 2)"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-sine-cosine-swapped",
     "Sines and cosines have changed places: column 0 is a sine, so position 0 begins with 0.",
     (SINES, "encodings[:, 0::2] = torch.cos(angles)"),
     (COSINES, "encodings[:, 1::2] = torch.sin(angles[:, : d_model // 2])"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-halves",
     "All sines come first and then all cosines. In the paper's formula they alternate, column by column.",
     (SINES, "encodings[:, : (d_model + 1) // 2] = torch.sin(angles)"),
     (COSINES, "encodings[:, (d_model + 1) // 2 :] = torch.cos(angles[:, : d_model // 2])"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-from-one",
     "Your first position is 1; positions count from 0.",
     (POSITIONS, "torch.arange(1, length + 1, dtype=torch.float32)[:, None]"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-sines-only",
     "The cosines are missing: every second column is still zero.",
     (COSINES, "pass"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-sin-over-all-columns",
     "All angles are written into half of the columns, so the shapes do not fit. Take every second angle, or make only as "
     "many angles as there are sines.",
     (FREQUENCIES, "10000 ** (-torch.arange(d_model, dtype=torch.float32) / d_model)"),
     source="A thread of DeepLearning.AI's forum, 'Error in positional_encoding'",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-odd-width-fails",
     "With an odd width there is one cosine less than sines, and the shapes do not fit.",
     (COSINES, "encodings[:, 1::2] = torch.cos(angles)"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-odd-width-zero",
     "With an odd width the last column stays zero. It is a sine, without a cosine beside it.",
     (SINES, "encodings[:, 0 : d_model - 1 : 2] = torch.sin(angles[:, : d_model // 2])"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-rounded-width",
     "With an odd width you divide the exponent by another width than `d_model`.",
     (FREQUENCIES, "10000 ** (-torch.arange(0, d_model, 2, dtype=torch.float32) / (d_model // 2 * 2 or 1))"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-transposed",
     "Your table has a column for each position; it should have a row for each.",
     (RETURN, "return encodings.T"),
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-batch-axis",
     "There is an axis too many in front. A sequence of encodings has two axes; a batch gets them by broadcasting.",
     (RETURN, "return encodings[None]"),
     source="https://github.com/songyangco/GETNext/issues/2",
 )
-_positions_edited(
+sinusoidal_positions.edit(
     "pe-float64",
     "Your encodings are in double precision; single precision, as that of the embeddings they are added to, is wanted.",
     (RETURN, "return encodings.double()"),
@@ -746,55 +742,51 @@ MASKED_QKV = "query, key, value = fused_qkv(X, W_Q, W_K, W_V)"
 MASKED_SCORES = "query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5"
 
 
-def _masked_edited(id, hint, *edits, source=""):
-    masked_self_attention.mistake(id, hint, source)(edited(reference.masked_self_attention, *edits))
-
-
-_masked_edited(
+masked_self_attention.edit(
     "pad-replaces-causal",
     "The padding mask replaces the causal one: as soon as there is padding, tokens see the future.",
     (ADD_PADDING, "attn_mask = key_mask[..., None, :]"),
     source="https://github.com/huggingface/candle/pull/3609",
 )
-_masked_edited(
+masked_self_attention.edit(
     "causal-replaces-pad",
     "The padding mask is lost when `causal` is set: tokens attend to padding before them.",
     (ADD_PADDING, "attn_mask = attn_mask if causal else attn_mask & key_mask[..., None, :]"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "causal-ignored-without-mask-arg",
     "`causal` is ignored where no padding mask is given.",
     (CAUSAL, CAUSAL.replace("if causal", "if causal and key_mask is not None")),
     source="https://github.com/facebookresearch/xformers/issues/103",
 )
-_masked_edited(
+masked_self_attention.edit(
     "masks-joined-by-or",
     "A pair is allowed if *one* of the masks allows it; both must.",
     (ADD_PADDING, "attn_mask = attn_mask | key_mask[..., None, :] if causal else key_mask[..., None, :]"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "causal-always",
     "The mask is causal even where `causal` is False.",
     (CAUSAL, "attn_mask = causal_mask(length, length)"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "causal-never",
     "`causal` changes nothing: tokens see the future.",
     (CAUSAL, "attn_mask = torch.ones(length, length, dtype=torch.bool)"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-causal-transposed",
     "The triangle is the wrong one: each token sees itself and the *future*.",
     (CAUSAL, CAUSAL.replace("causal_mask(length, length)", "causal_mask(length, length).T")),
     source="https://github.com/marin-community/levanter/pull/102",
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-causal-excludes-diagonal",
     "A token may not attend to itself here, so the first one may attend to nothing. The diagonal is allowed.",
     (CAUSAL, CAUSAL.replace("causal_mask(length, length)", "causal_mask(length, length).tril(-1)")),
     source="https://github.com/trymirai/lalamo/pull/273",
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-causal-one-future",
     "Each token sees one token of the future: the diagonal is off by one.",
     (
@@ -803,31 +795,31 @@ _masked_edited(
     ),
     source="https://github.com/RVC-Boss/GPT-SoVITS/issues/965",
 )
-_masked_edited(
+masked_self_attention.edit(
     "key-mask-on-queries",
     "The padding mask blocks the *queries* that are padding and lets real tokens attend to padding. It belongs to the keys, "
     "the last axis of the scores.",
     (ADD_PADDING, "attn_mask = attn_mask & key_mask[..., :, None]"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "key-mask-on-both",
     "Padded tokens may not ask either, so their outputs are zero. Block padding as keys only; what padded tokens put out is "
     "not read.",
     (ADD_PADDING, "attn_mask = attn_mask & key_mask[..., None, :] & key_mask[..., :, None]"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "key-mask-no-axis",
     "The padding mask lacks an axis for the queries. Where the sizes happen to fit, its rows are then taken for the queries; "
     "else the shapes do not fit.",
     (ADD_PADDING, "attn_mask = attn_mask & key_mask"),
     source="https://github.com/huggingface/transformers/issues/28215",
 )
-_masked_edited(
+masked_self_attention.edit(
     "key-mask-inverted",
     "The padding mask is read the wrong way round: True is a real token. (`nn.MultiheadAttention` means the opposite.)",
     (ADD_PADDING, "attn_mask = attn_mask & ~key_mask[..., None, :]"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "padding-zeroed-not-masked",
     "Padded tokens are set to zero, but not masked. A zero key has score zero, and that is an ordinary score with weight.",
     (MASKED_QKV, "query, key, value = fused_qkv(X * attn_mask[..., -1, :, None], W_Q, W_K, W_V)"),
@@ -836,49 +828,49 @@ _masked_edited(
         "return scaled_dot_product_attention(query, key, value, causal_mask(length, length) if causal else None)",
     ),
 )
-_masked_edited(
+masked_self_attention.edit(
     "self-mask-after-softmax",
     "The masks act after the softmax, so the weights that are left sum to less than one.",
     (MASKED_ATTEND, f"return (torch.softmax({MASKED_SCORES}, dim=-1) * attn_mask) @ value"),
     source="https://github.com/huggingface/pytorch-image-models/pull/2236",
 )
-_masked_edited(
+masked_self_attention.edit(
     "self-mask-tiny-fill",
     "Blocked scores become nearly 0, which is an ordinary score. A score that gives no weight is very negative.",
     (MASKED_ATTEND, f"return torch.softmax(({MASKED_SCORES}).masked_fill(~attn_mask, -1e-9), dim=-1) @ value"),
     source="https://github.com/hyunwoongko/transformer/issues/10",
 )
-_masked_edited(
+masked_self_attention.edit(
     "self-mask-multiplied",
     "The scores are multiplied by the mask: a blocked score becomes 0, and that is an ordinary score.",
     (MASKED_ATTEND, f"return torch.softmax({MASKED_SCORES} * attn_mask, dim=-1) @ value"),
     source="https://github.com/georg-wolflein/good-features/pull/1",
 )
-_masked_edited(
+masked_self_attention.edit(
     "self-mask-nan",
     "A token that may attend to nothing comes out as NaN. Its output should be zeros; `scaled_dot_product_attention` sees "
     "to that.",
     (MASKED_ATTEND, f"return torch.softmax(({MASKED_SCORES}).masked_fill(~attn_mask, -torch.inf), dim=-1) @ value"),
     source="https://github.com/pytorch/pytorch/issues/41508",
 )
-_masked_edited(
+masked_self_attention.edit(
     "self-mask-uniform",
     "A token that may attend to nothing gets the average of all values. Its output should be zeros.",
     (MASKED_ATTEND, f"return torch.softmax(({MASKED_SCORES}).masked_fill(~attn_mask, -1e9), dim=-1) @ value"),
     source="https://github.com/d2l-ai/d2l-en/pull/2423",
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-attention-inverted",
     "The whole mask is turned round on its way: True is where a token may attend, here and in "
     "`scaled_dot_product_attention`.",
     (MASKED_ATTEND, "return scaled_dot_product_attention(query, key, value, ~attn_mask)"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-mask-dropped",
     "The masks are made, but not handed on.",
     (MASKED_ATTEND, "return scaled_dot_product_attention(query, key, value)"),
 )
-_masked_edited(
+masked_self_attention.edit(
     "masked-queries-keys-swapped",
     "Queries and keys have changed places.",
     (MASKED_QKV, "key, query, value = fused_qkv(X, W_Q, W_K, W_V)"),

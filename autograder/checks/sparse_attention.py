@@ -3,7 +3,7 @@
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import sparse_attention as reference
 
 FUSED = (
@@ -34,15 +34,6 @@ def _tall(inputs):
 def _sizes(draw):
     """Widths, batch and heads, all different and none a window's length."""
     return draw.sizes(4, 4, 8)
-
-
-def _slips(check):
-    """A function that adds a known mistake to a check: the reference with pieces of its source replaced."""
-
-    def slip(id, hint, *edits, source=""):
-        check.mistake(id, hint, source)(edited(check.reference, *edits))
-
-    return slip
 
 
 TWICE = "The scores are scaled twice: `scaled_dot_product_attention` divides by the square root of d_k already."
@@ -121,7 +112,6 @@ def _local_gradients(draw):
     yield Case("single precision", inputs | {"window": 3, "causal": True}, dtype="float32")
 
 
-_local = _slips(local_attention)
 NEAR = "near = distance.abs() < window"
 CAUSAL = "    if causal:\n        near = near & (distance >= 0)\n"
 AHEAD = "ahead = 0 if causal else window"
@@ -131,66 +121,66 @@ LOCAL_ATTEND = (
 )
 WINDOW_SOURCE = "https://github.com/huggingface/transformers/issues/39408"
 
-_local(
+local_attention.edit(
     "local-window-closed",
     "The window is one token too wide. A token at distance `window` is outside: `|i - j| < window`.",
     (NEAR, "near = distance.abs() <= window"),
     source=WINDOW_SOURCE,
 )
-_local(
+local_attention.edit(
     "local-window-of-both-sides",
     "You take `window` for the number of tokens on both sides together. Here it reaches `window - 1` tokens to each side.",
     (NEAR, "near = distance.abs() <= window // 2"),
     source="https://github.com/microsoft/onnxruntime/pull/25927",
 )
-_local(
+local_attention.edit(
     "local-window-twice-as-wide",
     "The window is about twice as wide as it should be.",
     (NEAR, "near = distance.abs() < 2 * window - 1"),
     source="duoan/TorchCode, sliding-window tests that accept a window twice as wide",
 )
-_local(
+local_attention.edit(
     "local-causal-ignored",
     "With `causal` a token must not see those after it; yours does.",
     (AHEAD, "ahead = window"),
     (CAUSAL, ""),
 )
-_local(
+local_attention.edit(
     "local-always-causal",
     "A token sees only those before it, although `causal` was not asked for. A window reaches to both sides.",
     ("    if causal:\n", "    if True:\n"),
     source="https://github.com/NVIDIA/TransformerEngine/issues/629",
 )
-_local(
+local_attention.edit(
     "local-causal-closed",
     "With `causal` the window is one token too wide: `0 <= i - j < window`, the token itself included.",
     ("near = near & (distance >= 0)", "near = (distance >= 0) & (distance <= window)"),
     source="https://github.com/onnx/onnx/pull/8108",
 )
-_local(
+local_attention.edit(
     "local-causal-without-itself",
     "With `causal` a token must still see itself.",
     ("(distance >= 0)", "(distance > 0)"),
     source="https://github.com/trymirai/lalamo/pull/273",
 )
-_local(
+local_attention.edit(
     "local-looks-ahead",
     "With `causal` a token sees those after it in place of those before it: the sign of the distance is turned round.",
     (AHEAD, "ahead = window"),
     ("(distance >= 0)", "(distance <= 0)"),
 )
-_local(
+local_attention.edit(
     "local-own-block",
     "Tokens see only their own block. Those at its edge have neighbours in the next block, too.",
     (NEAR, f"{NEAR}\n    near = near & (torch.arange(span) >= window) & (torch.arange(span) < 2 * window)"),
 )
-_local(
+local_attention.edit(
     "local-whole-blocks",
     "Tokens see whole blocks, also what is farther away in them than the window. Mask by distance inside the blocks.",
     (NEAR, "near = torch.ones_like(distance, dtype=torch.bool)"),
 )
-_local("local-padding-seen", PADDING, (LOCAL_MASK, "near)"))
-_local(
+local_attention.edit("local-padding-seen", PADDING, (LOCAL_MASK, "near)"))
+local_attention.edit(
     "local-wraps-around",
     "The first tokens see the last ones: the sequence is closed to a ring (`torch.roll` does that). Beyond its ends there is "
     "nothing.",
@@ -200,7 +190,7 @@ _local(
     ),
     (LOCAL_MASK, "near)"),
 )
-_local(
+local_attention.edit(
     "local-rest-dropped",
     "The last tokens, which fill no whole block, get zeros. Fill the block up, and cut the outputs afterwards.",
     (
@@ -209,7 +199,7 @@ _local(
         "    return attn_output.flatten(-3, -2)[..., :length, :] * whole[:, None]",
     ),
 )
-_local(
+local_attention.edit(
     "local-masked-after-softmax",
     UNNORMALISED,
     (
@@ -218,8 +208,8 @@ _local(
         "    attn_output = (weights * (near & real[:, None, :])) @ value_blocks\n",
     ),
 )
-_local("local-scaled-twice", TWICE, ("F.pad(query,", "F.pad(query / query.shape[-1] ** 0.5,"))
-_local("local-detached", DETACHED, ("for x in (key, value)", "for x in (key.detach(), value.detach())"))
+local_attention.edit("local-scaled-twice", TWICE, ("F.pad(query,", "F.pad(query / query.shape[-1] ** 0.5,"))
+local_attention.edit("local-detached", DETACHED, ("for x in (key, value)", "for x in (key.detach(), value.detach())"))
 
 
 @local_attention.mistake("local-full-matrix", MATRIX)
@@ -287,13 +277,12 @@ def _strided_gradients(draw):
     yield Case("single precision", inputs | {"stride": 3, "causal": True}, dtype="float32")
 
 
-_strided = _slips(strided_attention)
 CLASSES = ".unflatten(-2, (rows, stride)).transpose(-3, -2)"
 POSITIONS = "position = torch.arange(rows * stride).reshape(rows, stride).T"
 JOINED = "attn_output.transpose(-3, -2).flatten(-3, -2)"
 STRIDED_CAUSAL = "attn_mask = attn_mask & (position[:, None, :] <= position[:, :, None])"
 
-_strided(
+strided_attention.edit(
     "strided-blocks",
     "Tokens see the block of `stride` tokens that they stand in. They should see those that stand whole strides away: "
     "exchange the two axes after the cut.",
@@ -301,47 +290,47 @@ _strided(
     (POSITIONS, "position = torch.arange(rows * stride).reshape(rows, stride)"),
     (JOINED, "attn_output.flatten(-3, -2)"),
 )
-_strided(
+strided_attention.edit(
     "strided-not-put-back",
     "The outputs are right, but in another order than the tokens: exchange the axes back before you join them.",
     (JOINED, "attn_output.flatten(-3, -2)"),
 )
-_strided(
+strided_attention.edit(
     "strided-padding-seen",
     PADDING,
     ("(position < length)[:, None, :]", "torch.ones(stride, 1, rows, dtype=torch.bool)"),
 )
-_strided(
+strided_attention.edit(
     "strided-causal-ignored",
     "With `causal` a token must not see those after it; yours does.",
     ("    if causal:\n", "    if False:\n"),
 )
-_strided(
+strided_attention.edit(
     "strided-always-causal",
     "A token sees only those before it, although `causal` was not asked for.",
     ("    if causal:\n", "    if True:\n"),
 )
-_strided(
+strided_attention.edit(
     "strided-causal-without-itself",
     "With `causal` a token must still see itself.",
     ("position[:, None, :] <= position[:, :, None]", "position[:, None, :] < position[:, :, None]"),
 )
-_strided(
+strided_attention.edit(
     "strided-looks-ahead",
     "With `causal` a token sees those after it in place of those before it.",
     ("position[:, None, :] <= position[:, :, None]", "position[:, None, :] >= position[:, :, None]"),
 )
-_strided(
+strided_attention.edit(
     "strided-one-more",
     "The stride is one too long: between two tokens that see each other stand `stride - 1` others.",
     ("    length = query.shape[-2]\n", "    length = query.shape[-2]\n    stride = stride + 1\n"),
 )
-_strided(
+strided_attention.edit(
     "strided-scaled-twice",
     TWICE,
     ("for x in (query, key, value)", "for x in (query / query.shape[-1] ** 0.5, key, value)"),
 )
-_strided(
+strided_attention.edit(
     "strided-detached", DETACHED, ("for x in (query, key, value)", "for x in (query, key.detach(), value.detach())")
 )
 
@@ -427,55 +416,54 @@ def _global_gradients(draw):
     yield Case("single precision", inputs | _positions(8, 3), dtype="float32")
 
 
-_global = _slips(global_attention)
 SEEN = "scaled_dot_product_attention(query, key[..., positions, :], value[..., positions, :])"
 SEEING = "scaled_dot_product_attention(query[..., positions, :], key, value)"
 PUT = "seen_by_all.index_copy(-2, positions, seeing_all)"
 SORTED_HINT = "The outputs of the special tokens come in the order of `positions`, and you put them back in the order of the sequence."
 NO_ROWS_HINT = "The special tokens see only each other. They must see every token: that is what they collect."
 
-_global("global-not-seeing-all", NO_ROWS_HINT, (PUT, "seen_by_all"))
-_global(
+global_attention.edit("global-not-seeing-all", NO_ROWS_HINT, (PUT, "seen_by_all"))
+global_attention.edit(
     "global-not-seen",
     "The special tokens see every token, but nobody sees them: the other tokens get zeros.",
     (PUT, "torch.zeros_like(value).index_copy(-2, positions, seeing_all)"),
 )
-_global(
+global_attention.edit(
     "global-added",
     "What a special token gets from all tokens is added to what it got from the special ones; it should replace it.",
     (PUT, "seen_by_all.index_add(-2, positions, seeing_all)"),
     source="https://github.com/huggingface/transformers/pull/5659",
 )
-_global(
+global_attention.edit(
     "global-sorted",
     SORTED_HINT,
     (PUT, "seen_by_all.index_copy(-2, positions.sort().values, seeing_all)"),
 )
-_global(
+global_attention.edit(
     "global-first-tokens",
     "The special tokens are taken from the front of the sequence; they stand at `positions`.",
     ("    seen_by_all", "    positions = torch.arange(len(positions))\n    seen_by_all"),
     source="https://github.com/huggingface/transformers/issues/5646",
 )
-_global(
+global_attention.edit(
     "global-keys-as-queries",
     "The special tokens look with their keys; they have queries for that.",
     (SEEING, "scaled_dot_product_attention(key[..., positions, :], key, value)"),
 )
-_global(
+global_attention.edit(
     "global-from-the-end",
     "The positions are counted from the end of the sequence.",
     ("    seen_by_all", "    positions = query.shape[-2] - 1 - positions\n    seen_by_all"),
 )
-_global(
+global_attention.edit(
     "global-averaged",
     "The tokens take the plain mean of the special tokens' values; they should weigh them by their scores.",
     (SEEN, "value[..., positions, :].mean(-2, keepdim=True).expand_as(value)"),
 )
-_global(
+global_attention.edit(
     "global-scaled-twice", TWICE, ("    seen_by_all =", "    query = query / query.shape[-1] ** 0.5\n    seen_by_all =")
 )
-_global(
+global_attention.edit(
     "global-detached",
     DETACHED,
     ("    seen_by_all =", "    key, value = key.detach(), value.detach()\n    seen_by_all ="),
@@ -555,25 +543,24 @@ def _external_gradients(draw):
     yield Case("single precision", inputs, dtype="float32")
 
 
-_beside = _slips(external_global_attention)
 EXTERNAL_SEEN = "attn_output = scaled_dot_product_attention(query, global_key, global_value)"
 EVERY_KEY = "torch.cat([global_key, key], dim=-2)"
 EVERY_VALUE = "torch.cat([global_value, value], dim=-2)"
 EXTERNAL_RETURN = "return attn_output, scaled_dot_product_attention(global_query, every_key, every_value)"
 
-_beside(
+external_global_attention.edit(
     "external-not-each-other",
     "The special tokens see the sequence, but not each other and not themselves.",
     (EVERY_KEY, "key"),
     (EVERY_VALUE, "value"),
 )
-_beside(
+external_global_attention.edit(
     "external-only-each-other",
     "The special tokens see only each other; nothing of the sequence reaches them.",
     (EVERY_KEY, "global_key"),
     (EVERY_VALUE, "global_value"),
 )
-_beside(
+external_global_attention.edit(
     "external-two-softmaxes",
     "The special tokens look at the sequence and at each other in two softmaxes whose results are added. One softmax over "
     "all of those keys shares out one weight of 1.",
@@ -583,7 +570,7 @@ _beside(
         "    return attn_output, own + scaled_dot_product_attention(global_query, key, value)",
     ),
 )
-_beside(
+external_global_attention.edit(
     "external-averaged",
     "The special tokens look at the sequence and at each other in two softmaxes whose results are averaged. One softmax "
     "over all of those keys shares out the weight by the scores.",
@@ -593,17 +580,17 @@ _beside(
         "    return attn_output, (own + scaled_dot_product_attention(global_query, key, value)) / 2",
     ),
 )
-_beside(
+external_global_attention.edit(
     "external-values-in-another-order",
     "Keys and values are joined in different orders, so each key brings the value of another token.",
     (EVERY_VALUE, "torch.cat([value, global_value], dim=-2)"),
 )
-_beside(
+external_global_attention.edit(
     "external-outputs-swapped",
     "The two outputs have changed places: the sequence's come first.",
     (EXTERNAL_RETURN, "return scaled_dot_product_attention(global_query, every_key, every_value), attn_output"),
 )
-_beside(
+external_global_attention.edit(
     "external-and-itself",
     "A token of the sequence sees itself too, beside the special tokens; here it sees these alone.",
     (
@@ -613,7 +600,7 @@ _beside(
         "    attn_output = weights[..., :-1] @ global_value + weights[..., -1:] * value",
     ),
 )
-_beside(
+external_global_attention.edit(
     "external-queries-of-the-sequence",
     "The special tokens look with the mean of the sequence's queries; they have queries of their own.",
     (
@@ -621,12 +608,12 @@ _beside(
         "scaled_dot_product_attention(query.mean(-2, keepdim=True).expand_as(global_query),",
     ),
 )
-_beside(
+external_global_attention.edit(
     "external-updated-values",
     "The special tokens take the outputs of the sequence. Both attend at once, to the values that came in.",
     (EVERY_VALUE, "torch.cat([global_value, attn_output], dim=-2)"),
 )
-_beside(
+external_global_attention.edit(
     "external-scaled-twice",
     TWICE,
     (
@@ -634,7 +621,7 @@ _beside(
         "    query, global_query = (x / x.shape[-1] ** 0.5 for x in (query, global_query))\n    attn_output =",
     ),
 )
-_beside(
+external_global_attention.edit(
     "external-detached",
     "No gradient reaches the sequence's keys and values through the special tokens' outputs.",
     (EVERY_KEY, "torch.cat([global_key, key.detach()], dim=-2)"),
@@ -704,31 +691,30 @@ def _longformer_gradients(draw):
     yield Case("single precision", inputs, dtype="float32")
 
 
-_longformer = _slips(longformer_attention)
 ORDINARY = "(position >= 0) & (position < length) & ~torch.isin(position, positions)"
 LONGFORMER_NEAR = "(distance.abs() < window) & ordinary[:, None, :]"
 LONGFORMER_ATTEND = "    attn_output = scaled_dot_product_attention(query_blocks, seen(key), seen(value), attn_mask)\n"
 LONGFORMER_FLAT = "    attn_output = attn_output.flatten(-3, -2)[..., :length, :]\n"
 LONGFORMER_PUT = "attn_output.index_copy(-2, positions, seeing_all)"
 
-_longformer(
+longformer_attention.edit(
     "longformer-counted-twice",
     "A special token that stands in the window counts twice: once as special, once as neighbour. Mask it in the window.",
     (ORDINARY, "(position >= 0) & (position < length)"),
 )
-_longformer("longformer-padding-seen", PADDING, (ORDINARY, "~torch.isin(position, positions)"))
-_longformer(
+longformer_attention.edit("longformer-padding-seen", PADDING, (ORDINARY, "~torch.isin(position, positions)"))
+longformer_attention.edit(
     "longformer-not-seeing-all",
     NO_ROWS_HINT.replace("only each other", "only each other and their neighbours"),
     (LONGFORMER_PUT, "attn_output"),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-special-not-seen",
     "Tokens outside a special token's window do not see it: a special token must be seen by all.",
     ("F.pad(near, (len(positions), 0), value=True)", "F.pad(near, (len(positions), 0), value=False)"),
     (ORDINARY, "(position >= 0) & (position < length)"),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-never-in-the-window",
     "A special token is hidden from its neighbours: it is masked in the window and not seen as special either.",
     (
@@ -737,7 +723,7 @@ _longformer(
         "    attn_mask = torch.cat([far, near], dim=-1)",
     ),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-two-softmaxes",
     "Two attentions are added, one over the window and one over the special tokens, each with weights that sum to one. Their "
     "scores belong into one softmax.",
@@ -750,34 +736,34 @@ _longformer(
         + LONGFORMER_FLAT,
     ),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-window-closed",
     "The window is one token too wide. A token at distance `window` is outside: `|i - j| < window`.",
     ("(distance.abs() < window)", "(distance.abs() <= window)"),
     source=WINDOW_SOURCE,
 )
-_longformer(
+longformer_attention.edit(
     "longformer-causal-window",
     "The window reaches only back. It should reach to both sides.",
     ("(distance.abs() < window)", "(distance.abs() < window) & (distance >= 0)"),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-own-block",
     "Tokens see only the neighbours of their own block. Those at its edge have neighbours in the next block, too.",
     (LONGFORMER_NEAR, f"{LONGFORMER_NEAR} & (torch.arange(span) // window == 1)"),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-sorted",
     SORTED_HINT,
     (LONGFORMER_PUT, "attn_output.index_copy(-2, positions.sort().values, seeing_all)"),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-added",
     "What a special token gets from all tokens is added to what it got from its neighbours; it should replace it.",
     (LONGFORMER_PUT, "attn_output.index_add(-2, positions, seeing_all)"),
     source="https://github.com/huggingface/transformers/pull/5659",
 )
-_longformer(
+longformer_attention.edit(
     "longformer-masked-after-softmax",
     UNNORMALISED,
     (
@@ -786,10 +772,10 @@ _longformer(
         "    attn_output = (weights * attn_mask) @ seen(value)\n",
     ),
 )
-_longformer(
+longformer_attention.edit(
     "longformer-scaled-twice", TWICE, ("    blocks = ", "    query = query / query.shape[-1] ** 0.5\n    blocks = ")
 )
-_longformer(
+longformer_attention.edit(
     "longformer-detached", DETACHED, ("    blocks = ", "    key, value = key.detach(), value.detach()\n    blocks = ")
 )
 
@@ -852,73 +838,72 @@ def _pattern_causal(draw):
     yield _pattern("everything at once, causal", 13, **everything, causal=True)
 
 
-_patterned = _slips(sparse_pattern)
 PATTERN_STRIDE = "pattern = pattern | (distance % stride == 0)"
 PATTERN_SPECIAL = "pattern = pattern | special | special[:, None]"
 PATTERN_RANDOM = "pattern = pattern.scatter(1, random_keys, True)"
 PATTERN_RETURN = "return pattern & (distance >= 0) if causal else pattern"
 
-_patterned(
+sparse_pattern.edit(
     "pattern-intersection",
     "A token sees another only if all parts allow it. One part is enough: `|`, not `&`.",
     (PATTERN_STRIDE, "pattern = (pattern | (window == 0)) & (distance % stride == 0)"),
     (PATTERN_SPECIAL, "pattern = (pattern | (not window)) & (special | special[:, None])"),
     source="https://github.com/lucidrains/local-attention/issues/5",
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-window-closed",
     "The window is one token too wide: `|i - j| < window`. A window of 0 sees nothing.",
     ("distance.abs() < window", "distance.abs() <= window"),
     source="https://github.com/apple/axlearn/pull/1009",
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-window-of-both-sides",
     "You take `window` for the number of tokens on both sides together. It reaches `window - 1` tokens to each side.",
     ("distance.abs() < window", "distance.abs() < (window + 1) // 2"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-window-forwards",
     "The window has no far side: without the absolute value every token sees all the tokens after it.",
     ("distance.abs() < window", "(distance < window) & (window > 0)"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-stride-from-the-first",
     "All tokens see the same ones, at the multiples of the stride. The stride is counted from the token itself.",
     ("distance % stride == 0", "torch.arange(length) % stride == 0"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-stride-replaces",
     "The stride's part takes the place of the window's; the pattern is the union of both.",
     (PATTERN_STRIDE, "pattern = distance % stride == 0"),
     source="https://github.com/openai/sparse_attention/issues/7",
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-stride-of-zero",
     "A stride of 0 means that this part is left out; you divide by it.",
     ("    if stride:\n", "    if stride is not None:\n"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-special-not-seen",
     "The special tokens see all tokens, but are not seen by them: their columns must be True as well.",
     (PATTERN_SPECIAL, "pattern = pattern | special[:, None]"),
     source="https://github.com/huggingface/transformers/issues/5646",
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-special-not-seeing",
     "The special tokens are seen by all tokens, but do not see them: their rows must be True as well.",
     (PATTERN_SPECIAL, "pattern = pattern | special"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-special-each-other",
     "The special tokens and only they see each other. A special token's whole row and whole column are True.",
     (PATTERN_SPECIAL, "pattern = pattern | (special & special[:, None])"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-random-by-column",
     "Row `i` of `random_keys` names what token `i` sees. You set the entries in column `i`: who sees token `i`.",
     (PATTERN_RANDOM, "pattern = pattern | torch.zeros_like(pattern).scatter(1, random_keys, True).T"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-random-both-ways",
     "A random key is seen by its token; the token is not seen by it.",
     (
@@ -926,34 +911,34 @@ _patterned(
         "drawn = torch.zeros_like(pattern).scatter(1, random_keys, True)\n        pattern = pattern | drawn | drawn.T",
     ),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-random-forgotten",
     "The random keys are missing.",
     (PATTERN_RANDOM, "pattern = pattern.clone()"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-causal-ignored",
     "With `causal` a token must not see those after it.",
     (PATTERN_RETURN, "return pattern"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-causal-window-only",
     "Only the window is causal. The other parts too must let a token see nothing that comes after it.",
     ("    if stride:\n", "    if causal:\n        pattern = pattern & (distance >= 0)\n    if stride:\n"),
     (PATTERN_RETURN, "return pattern"),
     source="https://github.com/HKUSTDial/flash-sparse-attention/issues/146",
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-causal-without-itself",
     "With `causal` a token must still see itself.",
     ("(distance >= 0)", "(distance > 0)"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-turned-round",
     "True says here that a token MAY attend to another. Your mask says what it may not.",
     (PATTERN_RETURN, "return ~(pattern & (distance >= 0)) if causal else ~pattern"),
 )
-_patterned(
+sparse_pattern.edit(
     "pattern-of-numbers",
     "The mask should be boolean.",
     (PATTERN_RETURN, "return (pattern & (distance >= 0)).int() if causal else pattern.int()"),
@@ -1034,41 +1019,40 @@ def _reach_causal(draw):
     yield Case("a causal window and special tokens", {"pattern": jumps, "causal": True})
 
 
-_reached = _slips(pattern_reachability)
 STEPS = "steps = (pattern | itself).double()"
 WHILE = "while not (reached | ~wanted).all():"
 START = "reached, layers = itself, 0"
 FURTHER = "further = reached.double() @ steps > 0"
 STUCK = "        if further.equal(reached):\n            return -1\n"
 
-_reached(
+pattern_reachability.edit(
     "reach-without-itself",
     "A token forgets what it had where the pattern lets it not see itself. The residual connection keeps it: a walk of fewer "
     "steps counts too.",
     (STEPS, "steps = pattern.double()"),
     (STUCK, "        if layers > 2 * len(pattern) ** 2:\n            return -1\n"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-one-too-many",
     "One layer too many: a token has itself before the first layer.",
     (START, "reached, layers = itself, 1"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-one-too-few",
     "One layer too few: before the first layer a token has only itself, not yet what it sees.",
     (START, "reached, layers = pattern | itself, 0"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-one-token-is-enough",
     "You stop when one token has something of all. Every token must.",
     (WHILE, "while not (reached | ~wanted).all(dim=1).any():"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-first-token",
     "You look at what has come to the first token alone.",
     (WHILE, "while not (reached | ~wanted)[0].all():"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-doubled",
     "Each round multiplies the whole table by itself, and so doubles the number of layers, but counts as one.",
     (
@@ -1077,32 +1061,32 @@ _reached(
     ),
     (FURTHER, "further = reached.double() @ reached.double() > 0"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-never-is-the-length",
     "Where no number of layers is enough, the answer is -1; yours gives the number of rounds that it tried.",
     ("return -1", "return len(pattern)"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-never-is-zero",
     "Where no number of layers is enough, the answer is -1. 0 would say that it is reached already.",
     ("return -1", "return 0"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-both-ways",
     "You walk the pattern both ways. That token i sees token j does not let j see i.",
     (STEPS, "steps = (pattern | pattern.T | itself).double()"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-causal-ignored",
     "With `causal` only the tokens before a token need to reach it; you wait for those after it too.",
     ("torch.ones_like(pattern).tril() if causal else torch.ones_like(pattern)", "torch.ones_like(pattern)"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-always-causal",
     "Without `causal` every token must reach every other, also those before it.",
     ("torch.ones_like(pattern).tril() if causal else torch.ones_like(pattern)", "torch.ones_like(pattern).tril()"),
 )
-_reached(
+pattern_reachability.edit(
     "reach-causal-turned-round",
     "With `causal` it is the tokens before a token that must reach it. Rows are those that see, columns those that are seen.",
     ("torch.ones_like(pattern).tril()", "torch.ones_like(pattern).triu()"),

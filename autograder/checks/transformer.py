@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import transformer as reference
 
 NORMS = ("torch.nn.functional.layer_norm", "torch.layer_norm", "torch.native_layer_norm", "torch.nn.LayerNorm")
@@ -492,10 +492,6 @@ def _encoder_gradients(draw):
     yield Case("single precision", inputs, dtype="float32", probe=probe)
 
 
-def _edited(check, id, hint, *edits, source=""):
-    check.mistake(id, hint, source)(edited(check.reference, *edits))
-
-
 def _norm(tokens, number):
     """The text of a layer norm, for edits."""
     return f"layer_norm({tokens}, self.norm{number}.weight, self.norm{number}.bias)"
@@ -518,8 +514,7 @@ AFTER_NETWORK = f"return {_add_norm('x, hidden', 2)}"
 GIVEN = f"given = x\n        {ATTENTION}"
 DROPPED_ATTENTION, DROPPED_NETWORK = "F.dropout(attn_output, dropout)", "F.dropout(hidden, dropout)"
 LINEAR_LAYERS = "hidden = self.linear2({}(self.linear1(x)))"
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-pre-norm",
     "This is pre-norm: each sub-layer reads normalised tokens, and the sum stays as it is. Here the sum is normalised.",
     (ATTENTION, f"n = {_norm('x', 1)}\n        attn_output = self.self_attn(n, n, n, key_mask=key_mask)"),
@@ -527,137 +522,116 @@ _edited(
     (NETWORK, f"hidden = {_network(_norm('x', 2))}"),
     (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-norm-before-adding",
     "Each sub-layer's output is normalised before it is added. Add first, then normalise the sum.",
     (AFTER_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 1)}"),
     (AFTER_NETWORK, f"return x + {_norm(DROPPED_NETWORK, 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-residual-of-attention",
     "The attention has no residual around it: its output is normalised alone.",
     (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-residual-of-network",
     "The feed-forward network has no residual around it: its output is normalised alone.",
     (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-residuals",
     "No sub-layer has a residual around it.",
     (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
     (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-residual-from-the-input",
     "The second residual comes from the block's input. It should come from what the network read.",
     (ATTENTION, GIVEN),
     (AFTER_NETWORK, f"return {_add_norm('given, hidden', 2)}"),
     source="https://github.com/NVIDIA-NeMo/Speech/pull/4350",
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-parallel",
     "The network reads the block's input, beside the attention. It should read what the first norm gave.",
     (ATTENTION, GIVEN),
     (NETWORK, f"hidden = {_network('given')}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-residual-twice",
     "The residuals are added twice: `residual_add_norm` already adds them.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, x + attn_output', 1)}"),
     (AFTER_NETWORK, f"return {_add_norm('x, x + hidden', 2)}"),
     source="https://github.com/probml/pml-book/issues/709",
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-same-norm-twice",
     "Both sub-layers use the first norm. Each has its own gain and shift.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-norms-exchanged",
     "The two norms are exchanged: `norm1` belongs to the attention, `norm2` to the network.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 2)}"),
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 1)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-first-norm",
     "There is no norm after the attention. Each sub-layer is followed by one.",
     (AFTER_ATTENTION, f"x = x + {DROPPED_ATTENTION}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-last-norm",
     "There is no norm after the network. Each sub-layer is followed by one.",
     (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-network-first",
     "The sub-layers are in the wrong order: the attention comes before the network.",
     (ATTENTION, f"x = {_add_norm(_network('x') + ', x', 2)}\n        {ATTENTION}"),
     (AFTER_ATTENTION, f"return {_add_norm('x, attn_output', 1)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-attention",
     "The attention is missing, so that no token sees another.",
     (AFTER_ATTENTION, f"x = {_norm('x', 1)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-network",
     "The feed-forward network is missing.",
     (AFTER_NETWORK, f"return {_norm('x', 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-ramp",
     "The network has no ramp between its layers, so that the two are one.",
     (NETWORK, LINEAR_LAYERS.format("")),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-gelu",
     "The network has GELU between its layers; that of 2017 has the ramp max(0, .).",
     (NETWORK, LINEAR_LAYERS.format("F.gelu")),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-key-mask-left-out",
     "The key mask changes nothing: tokens look at padding.",
     (ATTENTION, "attn_output = self.self_attn(x, x, x)"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-key-mask-inverted",
     "The key mask is turned round, as PyTorch's modules want it. Here True is a real token.",
     (ATTENTION, "attn_output = self.self_attn(x, x, x, key_mask=None if key_mask is None else ~key_mask)"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-key-mask-as-attn-mask",
     "The key mask was handed over as `attn_mask`, the fourth argument: pass it by its name.",
     (ATTENTION, "attn_output = self.self_attn(x, x, x, key_mask)"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-padding-zeroed",
     "Padded tokens are set to zero. The mask only keeps others from looking at them.",
     (ATTENTION, f"x = x if key_mask is None else x * key_mask[..., None]\n        {ATTENTION}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-outputs-of-padding-zeroed",
     "The outputs of padded tokens are set to zero. They are computed like all others; the mask keeps others from looking.",
     (
@@ -665,8 +639,7 @@ _edited(
         f"x = {_add_norm('x, hidden', 2)}\n        return x if key_mask is None else x * key_mask[..., None]",
     ),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-padding-may-not-look",
     "Padded tokens may look at nobody. The mask says who may not be looked at; it takes out keys, not queries.",
     (
@@ -675,21 +648,18 @@ _edited(
         "        attn_output = self.self_attn(x, x, x, attn_mask=pairs)",
     ),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-attention-of-pytorch",
     "Two values are unpacked, as from PyTorch's `nn.MultiheadAttention`. The course's attention returns one tensor.",
     (ATTENTION, ATTENTION.replace("attn_output =", "attn_output, _ =")),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-norms-without-parameters",
     "The norms have neither gain nor shift. `self.norm1` and `self.norm2` hold them.",
     (AFTER_ATTENTION, "x = F.layer_norm(x + F.dropout(attn_output, dropout), x.shape[-1:])"),
     (AFTER_NETWORK, "return F.layer_norm(x + F.dropout(hidden, dropout), x.shape[-1:])"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-causal",
     "No token sees those after it. In the encoder every token may look at every other.",
     (
@@ -697,59 +667,50 @@ _edited(
         "attn_output = self.self_attn(x, x, x, causal_mask(x.shape[-2], x.shape[-2]), key_mask=key_mask)",
     ),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-dropout-when-not-training",
     "Something is dropped while the block is not being trained.",
     (DROPOUT, "dropout = self.dropout"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-dropout-forgotten",
     "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
     (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
     source="https://github.com/NVIDIA/Megatron-LM/pull/411",
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-hidden-units-dropped",
     "The network's hidden units are dropped too, as in PyTorch's layer. The paper drops each sub-layer's output alone.",
     (NETWORK, "hidden = self.linear2(F.dropout(torch.relu(self.linear1(x)), dropout))"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-dropped-twice",
     "The outputs are dropped before `residual_add_norm`, which drops them once more.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, F.dropout(attn_output, dropout)', 1)}"),
     (AFTER_NETWORK, f"return {_add_norm('x, F.dropout(hidden, dropout)', 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-dropout",
     "Nothing is dropped in training. Hand the probability to `residual_add_norm`.",
     (DROPOUT, "dropout = 0.0"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-dropout-of-attention",
     "The output of the attention is never dropped.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 1, dropout=0.0)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-no-dropout-of-network",
     "The output of the network is never dropped.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2, dropout=0.0)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-dropout-on-residual",
     "Dropout acts on the sums, and so on the residual path too.",
     (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
     (AFTER_NETWORK, f"return {_norm('F.dropout(x + hidden, dropout)', 2)}"),
 )
-_edited(
-    EncoderBlock,
+EncoderBlock.edit(
     "encoder-dropout-last",
     "Dropout comes after the norms. It acts on a sub-layer's output, before the addition.",
     (AFTER_ATTENTION, f"x = F.dropout({_norm('x + attn_output', 1)}, dropout)"),
@@ -831,8 +792,7 @@ AFTER_CROSS_ATTENTION = f"x = {_add_norm('x, attn_output', 2)}"
 AFTER_NETWORK = f"return {_add_norm('x, hidden', 3)}"
 GIVEN = f"given = x\n        {CAUSAL_ATTENTION}"
 KEYS_SOURCE = "https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1"
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-pre-norm",
     "This is pre-norm: each sub-layer reads normalised tokens, and the sum stays as it is. Here the sum is normalised.",
     (
@@ -845,55 +805,47 @@ _edited(
     (NETWORK, f"hidden = {_network(_norm('x', 3))}"),
     (AFTER_NETWORK, f"return x + {DROPPED_NETWORK}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-norm-before-adding",
     "Each sub-layer's output is normalised before it is added. Add first, then normalise the sum.",
     (AFTER_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 1)}"),
     (AFTER_CROSS_ATTENTION, f"x = x + {_norm(DROPPED_ATTENTION, 2)}"),
     (AFTER_NETWORK, f"return x + {_norm(DROPPED_NETWORK, 3)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-residual-of-self-attention",
     "The self-attention has no residual around it: its output is normalised alone.",
     (AFTER_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 1)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-residual-of-cross-attention",
     "The attention to the memory has no residual around it: its output is normalised alone.",
     (AFTER_CROSS_ATTENTION, f"x = {_norm(DROPPED_ATTENTION, 2)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-residual-of-network",
     "The feed-forward network has no residual around it: its output is normalised alone.",
     (AFTER_NETWORK, f"return {_norm(DROPPED_NETWORK, 3)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-residual-from-the-input",
     "All residuals come from the block's input. Each should come from what its sub-layer read.",
     (CAUSAL_ATTENTION, GIVEN),
     (AFTER_CROSS_ATTENTION, f"x = {_add_norm('given, attn_output', 2)}"),
     (AFTER_NETWORK, f"return {_add_norm('given, hidden', 3)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-cross-attention-from-the-input",
     "The block's input asks the memory. What the first norm gave should ask.",
     (CAUSAL_ATTENTION, GIVEN),
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("(x,", "(given,")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-same-norm-twice",
     "The network is followed by the second norm. It has a third one of its own.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 2)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-norms-exchanged",
     "The first two norms are exchanged: `norm1` belongs to the self-attention, `norm2` to that to the memory.",
     (
@@ -901,34 +853,29 @@ _edited(
         f"{AFTER_CROSS_ATTENTION}\n        {CROSS_ATTENTION}\n        {AFTER_ATTENTION}",
     ),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-attention-of-pytorch",
     "Two values are unpacked, as from PyTorch's `nn.MultiheadAttention`. The course's attention returns one tensor.",
     (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("attn_output =", "attn_output, _ =")),
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("attn_output =", "attn_output, _ =")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-causal-mask",
     "The self-attention has no causal mask: each target word sees those that come after it.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x)"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-causal-mask-transposed",
     "The causal mask is turned round: each target word sees those after it, none before.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length).T)"),
     source="https://github.com/marin-community/levanter/pull/102",
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-causal-mask-inverted",
     "The causal mask is that of PyTorch's modules, in which True is blocked. Here True may be seen.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=~causal_mask(length, length))"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-causal-mask-of-the-memory",
     "The causal mask has the width of the memory. It is square: the target looks at itself.",
     (
@@ -936,15 +883,13 @@ _edited(
         "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, memory.shape[-2]))",
     ),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-causal-mask-strict",
     "A target word does not see itself, so that the first one sees nothing.",
     (CAUSAL_ATTENTION, "attn_output = self.self_attn(x, x, x, attn_mask=causal_mask(length, length).tril(-1))"),
     source="https://github.com/trymirai/lalamo/pull/273",
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-sees-one-ahead",
     "Each target word sees the one after it, which is the one that it should predict.",
     (
@@ -953,8 +898,7 @@ _edited(
     ),
     source="https://github.com/RVC-Boss/GPT-SoVITS/issues/965",
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-causal-cross-attention",
     "The attention to the memory has a causal mask. The whole source is known: every target word may see all of it.",
     (
@@ -963,53 +907,45 @@ _edited(
     ),
     source="https://github.com/NVIDIA/TransformerEngine/issues/629",
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-keys-from-the-target",
     "In the second attention the target looks at itself. Key and value come from the memory.",
     (CROSS_ATTENTION, "attn_output = self.multihead_attn(x, x, x)"),
     source=KEYS_SOURCE,
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-values-from-the-target",
     "In the second attention the keys are the memory's, but the values the target's. Both come from the memory.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("memory, memory,", "memory, x,")),
     source=KEYS_SOURCE,
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-target-as-value",
     "In the second attention the memory asks and is asked, and the target is the value. The order is query, key, value.",
     (CROSS_ATTENTION, "attn_output = self.multihead_attn(memory, memory, x)"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-target-as-key",
     "In the second attention the keys are the target's. Both come from the memory.",
     (CROSS_ATTENTION, "attn_output = self.multihead_attn(x, x, memory)"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-query-and-memory-exchanged",
     "In the second attention the memory asks the target. The target's tokens are the query.",
     (CROSS_ATTENTION, "attn_output = self.multihead_attn(memory, x, x)"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-attentions-exchanged",
     "`self_attn` and `multihead_attn` are exchanged: the second one is for the memory.",
     (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("self_attn", "multihead_attn")),
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("multihead_attn", "self_attn")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-one-attention-twice",
     "Both attentions use the projections of `self_attn`. The one to the memory has its own.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("multihead_attn", "self_attn")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-cross-attention-first",
     "The target looks at the memory before it looks at itself. The causal self-attention comes first.",
     (
@@ -1017,119 +953,100 @@ _edited(
         f"{CROSS_ATTENTION}\n        {AFTER_CROSS_ATTENTION}\n        {CAUSAL_ATTENTION}\n        {AFTER_ATTENTION}",
     ),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-network-between",
     "The network comes before the attention to the memory. It is the last sub-layer.",
     (CROSS_ATTENTION, f"x = {_add_norm('x, ' + _network('x'), 3)}\n        {CROSS_ATTENTION}"),
     (AFTER_CROSS_ATTENTION, f"return {_add_norm('x, attn_output', 2)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-self-attention",
     "The self-attention is missing: no target word sees those before it.",
     (AFTER_ATTENTION, f"x = {_norm('x', 1)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-cross-attention",
     "The attention to the memory is missing: the decoder does not know the source.",
     (AFTER_CROSS_ATTENTION, f"x = {_norm('x', 2)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-network",
     "The feed-forward network is missing.",
     (AFTER_NETWORK, f"return {_norm('x', 3)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-ramp",
     "The network has no ramp between its layers, so that the two are one.",
     (NETWORK, LINEAR_LAYERS.format("")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-mask-left-out",
     "The memory's mask changes nothing: target words look at padding of the source.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace(", key_mask=memory_key_mask", "")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-mask-inverted",
     "The memory's mask is turned round, as PyTorch's modules want it. Here True is a real token.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("=memory", "=None if memory_key_mask is None else ~memory")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-mask-as-attn-mask",
     "The memory's mask was handed over as `attn_mask`, the fourth argument: pass it by its name.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("key_mask=", "")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-mask-on-the-target",
     "The memory's mask went to the self-attention. It belongs to the attention to the memory.",
     (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("))", "), key_mask=memory_key_mask)")),
     (CROSS_ATTENTION, CROSS_ATTENTION.replace(", key_mask=memory_key_mask", "")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-mask-on-both",
     "The memory's mask goes to the self-attention too. It says nothing of the target's tokens.",
     (CAUSAL_ATTENTION, CAUSAL_ATTENTION.replace("))", "), key_mask=memory_key_mask)")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-memory-detached",
     "No gradient reaches the memory, so that the encoder learns nothing.",
     (CROSS_ATTENTION, CROSS_ATTENTION.replace("memory, memory,", "memory.detach(), memory.detach(),")),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-dropout-when-not-training",
     "Something is dropped while the block is not being trained.",
     (DROPOUT, "dropout = self.dropout"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-dropout",
     "Nothing is dropped in training. Hand the probability to `residual_add_norm`.",
     (DROPOUT, "dropout = 0.0"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-dropout-of-self-attention",
     "The output of the self-attention is never dropped.",
     (AFTER_ATTENTION, f"x = {_add_norm('x, attn_output', 1, dropout=0.0)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-dropout-of-cross-attention",
     "The output of the attention to the memory is never dropped.",
     (AFTER_CROSS_ATTENTION, f"x = {_add_norm('x, attn_output', 2, dropout=0.0)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-no-dropout-of-network",
     "The output of the network is never dropped.",
     (AFTER_NETWORK, f"return {_add_norm('x, hidden', 3, dropout=0.0)}"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-dropout-forgotten",
     "`self.dropout` is set to 0 where the block is not being trained, and stays 0 when training goes on.",
     (DROPOUT, "self.dropout = self.dropout if self.training else 0.0\n        dropout = self.dropout"),
     source="https://github.com/NVIDIA/Megatron-LM/pull/411",
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-hidden-units-dropped",
     "The network's hidden units are dropped too, as in PyTorch's layer. The paper drops each sub-layer's output alone.",
     (NETWORK, "hidden = self.linear2(F.dropout(torch.relu(self.linear1(x)), dropout))"),
 )
-_edited(
-    DecoderBlock,
+DecoderBlock.edit(
     "decoder-dropout-on-residual",
     "Dropout acts on the sums, and so on the residual path too.",
     (AFTER_ATTENTION, f"x = {_norm('F.dropout(x + attn_output, dropout)', 1)}"),
@@ -1228,39 +1145,33 @@ EMBED_TARGET = "x = self.embed(target_in, self.target_embedding)"
 LOGITS = "return F.linear(x, self.target_embedding.weight)"
 ENCODE = "memory = self.encode(source, key_mask)"
 DECODE = "return self.decode(target_in, memory, key_mask)"
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-embeddings-not-scaled",
     "The embeddings are not scaled by the square root of d_model.",
     (SCALED, "x = embedding(tokens)"),
     source="https://github.com/SamLynnEvans/Transformer/issues/10",
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-embeddings-scaled-by-width",
     "The embeddings are multiplied by d_model itself. Take its square root.",
     (SCALED, "x = embedding(tokens) * embedding.embedding_dim"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-embeddings-divided",
     "The embeddings are divided by the square root of d_model. Multiply by it.",
     (SCALED, "x = embedding(tokens) / math.sqrt(embedding.embedding_dim)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-single-word-without-position",
     "A word that stands alone has no position. The first word has position 0, also where no other follows.",
     (POSITIONS, "x = x + (x.shape[-2] > 1) * sinusoidal_positions(*x.shape[-2:]).to(x)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-positions",
     "No positions are added: the encoder cannot tell the order of the words.",
     (POSITIONS, ""),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-target-positions",
     "The source has positions and the target has none.",
     (
@@ -1269,85 +1180,72 @@ _edited(
         "        x = F.dropout(x, p=self.dropout, training=self.training)",
     ),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-positions-scaled",
     "The positions are added before the embeddings are scaled, so that they are scaled too.",
     (SCALED, "x = embedding(tokens)"),
     (POSITIONS, f"{POSITIONS}\n        x = x * math.sqrt(embedding.embedding_dim)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-positions-from-one",
     "The positions are counted from 1. The first word stands at position 0.",
     (POSITIONS, "x = x + sinusoidal_positions(x.shape[-2] + 1, x.shape[-1])[1:].to(x)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-positions-of-the-batch",
     "The positions are counted over the sentences of the batch, not over the words of a sentence.",
     (POSITIONS, "x = x + sinusoidal_positions(x.shape[0], x.shape[-1])[:, None].to(x)"),
     source="https://github.com/songyangco/GETNext/issues/2",
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-positions-in-every-block",
     "The positions are added again before every block of the encoder. They are added once, to the embeddings.",
     (ENCODER, ENCODER.replace("block(x,", "block(x + sinusoidal_positions(*x.shape[-2:]).to(x),")),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-positions-not-dropped",
     "Dropout acts on the embeddings before the positions are added. It acts on their sum.",
     (POSITIONS, "x = F.dropout(x, p=self.dropout, training=self.training)"),
     (DROP, "return x + sinusoidal_positions(*x.shape[-2:]).to(x)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-sum-not-dropped",
     "The sum of embeddings and positions is never dropped.",
     (DROP, "return x"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-dropout-when-not-training",
     "The sum of embeddings and positions is dropped while the model is not being trained.",
     (DROP, "return F.dropout(x, self.dropout)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-dropout-forgotten",
     "`self.dropout` is set to 0 where the model is not being trained, and stays 0 when training goes on.",
     (DROP, "self.dropout = self.dropout if self.training else 0.0\n        return F.dropout(x, self.dropout)"),
     source="https://github.com/NVIDIA/Megatron-LM/pull/411",
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-target-in-the-sources-table",
     "The target's words are looked up in the source's embedding. Each language has its own.",
     (EMBED_TARGET, "x = self.embed(target_in, self.source_embedding)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-encoder-shared",
     "The encoder's first block is applied again and again. Each layer has a block of its own.",
     (ENCODER, ENCODER.replace("= block(", "= self.encoder[0](")),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-decoder-shared",
     "The decoder's first block is applied again and again. Each layer has a block of its own.",
     (DECODER, DECODER.replace("= block(", "= self.decoder[0](")),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-blocks-not-chained",
     "Every block reads the embeddings, so that only the last one counts. Each reads what the one before gave.",
     (ENCODER, "x = self.encoder[-1](x, key_mask)"),
     (DECODER, "x = self.decoder[-1](x, memory, key_mask)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-memory-of-the-same-depth",
     "Each block of the decoder reads the encoder's block of the same depth. All read what the last one gave.",
     (ENCODE, "x, memory = self.embed(target_in, self.target_embedding), self.embed(source, self.source_embedding)"),
@@ -1359,80 +1257,67 @@ _edited(
         f"        {LOGITS}",
     ),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-memory-from-the-embedding",
     "The decoder reads the source's embeddings. It should read what `encode` makes of them.",
     (ENCODE, "memory = self.embed(source, self.source_embedding)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-memory-normalised",
     "The memory is normalised once more. (PyTorch's `nn.Transformer` does so; here the last block's norm is the last.)",
     (ENCODER, f"{ENCODER}\n        x = F.layer_norm(x, x.shape[-1:])"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-output-of-the-source",
     "The output layer is tied to the source's embedding. It scores words of the target.",
     (LOGITS, "return F.linear(x, self.source_embedding.weight)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-output-detached",
     "No gradient flows through the output layer into the embedding: the two are one tensor, not a copy.",
     (LOGITS, "return F.linear(x, self.target_embedding.weight.detach())"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-output-layer",
     "The output layer is missing: one score for each word is asked for.",
     (LOGITS, "return x"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-softmax",
     "Probabilities are returned. The softmax belongs to the loss; return the logits.",
     (LOGITS, "return torch.softmax(F.linear(x, self.target_embedding.weight), -1)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-log-softmax",
     "Log-probabilities are returned. The softmax belongs to the loss; return the logits.",
     (LOGITS, "return torch.log_softmax(F.linear(x, self.target_embedding.weight), -1)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-output-scaled",
     "The output layer is scaled by the square root of d_model. Only the embeddings that are read are.",
     (LOGITS, "return F.linear(x, self.target_embedding.weight * math.sqrt(x.shape[-1]))"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-last-word-only",
     "Only the last place is scored. Every place predicts its next word.",
     (LOGITS, "return F.linear(x[..., -1, :], self.target_embedding.weight)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-shifts-again",
     "The target is shifted inside the model. It arrives shifted: its first word is the start of sentence.",
     (EMBED_TARGET, "x = self.embed(F.pad(target_in[..., :-1], (1, 0)), self.target_embedding)"),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-mask-in-the-encoder",
     "The key mask does not reach the encoder's blocks.",
     (ENCODER, ENCODER.replace(", key_mask", "")),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-mask-in-the-decoder",
     "The key mask does not reach the decoder's blocks, which look at padding of the source.",
     (DECODER, DECODER.replace(", key_mask", "")),
 )
-_edited(
-    Transformer,
+Transformer.edit(
     "transformer-no-mask-in-forward",
     "`forward` keeps the key mask to itself. `encode` and `decode` need it both.",
     (ENCODE, "memory = self.encode(source)"),
@@ -1695,8 +1580,7 @@ for _id, _old, _new, _hint in (
     ),
 ):
     label_smoothing_loss.slip(_id, _old, _new, _hint)
-_edited(
-    label_smoothing_loss,
+label_smoothing_loss.edit(
     "smoothing-squeeze-in-silence",
     SQUEEZED,
     (OF_TARGET, OF_TARGET.replace("squeeze(-1)", "squeeze()")),

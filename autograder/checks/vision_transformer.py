@@ -3,14 +3,9 @@
 import numpy as np
 
 from autograder.case import Case
-from autograder.checking import Check, edited
+from autograder.checking import Check
 from autograder.reference import vision_transformer as reference
 from autograder.reference.getting_started import softmax
-
-
-def _edited(check, id, hint, *edits, source=""):
-    check.mistake(id, hint, source)(edited(check.reference, *edits))
-
 
 patchify = Check(
     reference.patchify,
@@ -192,7 +187,7 @@ for _id, _hint, _source, *_edits in (
         (ORDER, "cut.detach().permute(0, 2, 4, 1, 3, 5)"),
     ),
 ):
-    _edited(patchify, _id, _hint, *_edits, source=_source)
+    patchify.edit(_id, _hint, *_edits, source=_source)
 
 
 unpatchify = Check(
@@ -333,7 +328,7 @@ for _id, _hint, _source, *_edits in (
         (ON_GRID, "on_grid = patches.detach().unflatten(1, grid)"),
     ),
 ):
-    _edited(unpatchify, _id, _hint, *_edits, source=_source)
+    unpatchify.edit(_id, _hint, *_edits, source=_source)
 
 
 class_token = Check(
@@ -458,7 +453,7 @@ for _id, _hint, _source, *_edits in (
         ),
     ),
 ):
-    _edited(class_token, _id, _hint, *_edits, source=_source)
+    class_token.edit(_id, _hint, *_edits, source=_source)
 
 
 learned_position_embedding = Check(
@@ -666,7 +661,7 @@ for _id, _hint, _source, *_edits in (
         (SPLIT, "of_class, of_patches = table[:1].detach(), table[1:].detach()"),
     ),
 ):
-    _edited(learned_position_embedding, _id, _hint, *_edits, source=_source)
+    learned_position_embedding.edit(_id, _hint, *_edits, source=_source)
 
 
 VisionTransformer = Check(
@@ -693,26 +688,6 @@ def _vit_sizes(draw, **more):
     return sizes | {"image_size": [rows * patch_size, columns * patch_size], "patch_size": 2, "num_channels": 3} | more
 
 
-def _block_parameters(draw, d_model, d_ff):
-    shapes = {
-        "self_attn.in_proj_weight": (3 * d_model, d_model),
-        "self_attn.in_proj_bias": (3 * d_model,),
-        "self_attn.out_proj.weight": (d_model, d_model),
-        "self_attn.out_proj.bias": (d_model,),
-        "linear1.weight": (d_ff, d_model),
-        "linear1.bias": (d_ff,),
-        "linear2.weight": (d_model, d_ff),
-        "linear2.bias": (d_model,),
-        "norm1.weight": (d_model,),
-        "norm1.bias": (d_model,),
-        "norm2.weight": (d_model,),
-        "norm2.bias": (d_model,),
-    }
-    return {
-        name: draw.normal(*shape, scale=shape[-1] ** -0.5 if len(shape) > 1 else 1.0) for name, shape in shapes.items()
-    }
-
-
 def _vit_inputs(draw, sizes, batch, grid=None):
     """Images of the model's own size, or of another grid of patches, and the model's parameters."""
     patch_size, d_model, classes = sizes["patch_size"], sizes["d_model"], sizes["num_classes"]
@@ -729,7 +704,7 @@ def _vit_inputs(draw, sizes, batch, grid=None):
         "head.bias": draw.normal(classes),
     }
     for layer in range(sizes["num_layers"]):
-        block = _block_parameters(draw, d_model, sizes["d_ff"])
+        block = draw.block_parameters(d_model, sizes["d_ff"])
         inputs |= {f"blocks.{layer}.{name}": value for name, value in block.items()}
     return inputs
 
@@ -1006,7 +981,7 @@ for _id, _hint, _source, *_edits in (
         (POSITIONS, "x = x + learned_position_embedding(self.positions.detach(), self.grid, grid)"),
     ),
 ):
-    _edited(VisionTransformer, _id, _hint, *_edits, source=_source)
+    VisionTransformer.edit(_id, _hint, *_edits, source=_source)
 
 
 attention_rollout = Check(
@@ -1208,4 +1183,4 @@ for _id, _hint, _source, *_edits in (
         (OF_LAYERS, "of_layers = attn_weights.add_(identity).div_(2).mean(dim=2)"),
     ),
 ):
-    _edited(attention_rollout, _id, _hint, *_edits, source=_source)
+    attention_rollout.edit(_id, _hint, *_edits, source=_source)

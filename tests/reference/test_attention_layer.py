@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from autograder.reference import attention_layer as reference
+from tests.gradients import assert_same, value_and_gradients
 
 torch.set_num_threads(1)
 SHAPES = [(), (4,), (1,), (4, 3), (2, 1, 3)]
@@ -47,18 +48,6 @@ def by_loops(query, key, value, attn_mask=None):
             for power, j in zip(powers, seen, strict=True):
                 output[at][i] += power / sum(powers) * value[at][j]
     return output
-
-
-def value_and_gradients(kernel, tensors):
-    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    output = kernel(*leaves)
-    weights = torch.cos(torch.arange(output.numel(), dtype=output.dtype)).reshape(output.shape)
-    return [output.detach(), *torch.autograd.grad((output * weights).sum(), leaves)]
-
-
-def assert_same(given, wanted):
-    for one, other in zip(given, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_similarity_is_the_scaled_sum_of_products():

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from autograder.judging import evaluate
 from autograder.reference import linear_attention as reference
 from autograder.work import count_work
+from tests.gradients import assert_same, value_and_gradients
 
 torch.set_num_threads(1)
 
@@ -24,19 +25,6 @@ def sequence(*leading, queries=7, keys=7, features=5, d_v=3):
         normal(*leading, keys, features, seed=2).abs(),
         normal(*leading, keys, d_v, seed=3),
     ]
-
-
-def value_and_gradients(kernel, tensors):
-    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    outputs = kernel(*leaves)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    loss = sum((torch.cos(torch.arange(o.numel(), dtype=o.dtype)).reshape(o.shape) * o).sum() for o in outputs)
-    return [*(output.detach() for output in outputs), *torch.autograd.grad(loss, leaves)]
-
-
-def assert_same(given, wanted):
-    for one, other in zip(given, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def by_all_pairs(mask=None):

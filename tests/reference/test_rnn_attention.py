@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from autograder.reference import rnn_attention as reference
+from tests.gradients import assert_same, value_and_gradients
 
 torch.set_num_threads(1)
 SHAPES = [(), (4,), (1,), (4, 3)]
@@ -19,19 +20,6 @@ SHAPE_IDS = ["one sentence", "batch", "batch of one", "two axes"]
 
 def normal(*shape, seed=0):
     return torch.from_numpy(np.random.default_rng((seed, *shape)).normal(size=shape))
-
-
-def value_and_gradients(kernel, tensors):
-    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    outputs = kernel(*leaves)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    loss = sum((o * torch.cos(torch.arange(o.numel(), dtype=o.dtype)).reshape(o.shape)).sum() for o in outputs)
-    return [*(output.detach() for output in outputs), *torch.autograd.grad(loss, leaves)]
-
-
-def assert_same(given, wanted):
-    for one, other in zip(given, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def some_mask(batch=4, keys=7):

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from autograder.checks import self_attention as checks
 from autograder.judging import evaluate
 from autograder.reference import self_attention as reference
+from tests.gradients import assert_same, value_and_gradients
 
 torch.set_num_threads(1)
 BATCH, LENGTH, WIDTH = 3, 5, 6
@@ -22,18 +23,6 @@ def normal(*shape, seed=0):
 def inputs(leading=(BATCH,), d_in=WIDTH, d_k=WIDTH, d_v=WIDTH):
     weights = [normal(d_in, width, seed=seed) for seed, width in enumerate((d_k, d_k, d_v), 1)]
     return normal(*leading, LENGTH, d_in), *weights
-
-
-def value_and_gradients(kernel, tensors):
-    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    output = kernel(*leaves)
-    weights = torch.cos(torch.arange(output.numel(), dtype=output.dtype)).reshape(output.shape)
-    return [output.detach(), *torch.autograd.grad((output * weights).sum(), leaves)]
-
-
-def assert_same(given, wanted):
-    for one, other in zip(given, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def multi_head_attention_forward(X, W_Q, W_K, W_V, attn_mask=None, key_padding_mask=None):
